@@ -200,7 +200,12 @@ def hold(events: Collection[Event]) -> bool:
 
 def are_wanted() -> bool:
     """Return whether anybody listens to what begins or ends."""
-    return bool(session_ended.receivers or sessions_ended.receivers or sessions_began.receivers)
+    return bool(sessions_began.receivers) or ends_are_wanted()
+
+
+def ends_are_wanted() -> bool:
+    """Return whether anybody listens to what ends: then scripts have to name it, and naming thousands is slow."""
+    return bool(session_ended.receivers or sessions_ended.receivers)
 
 
 def announce(events: Iterable[Event], request: HttpRequest | None = None) -> None:

@@ -18,9 +18,9 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import samples
 from django_redsess.session import eviction
-from django_redsess.session.eviction import Batch, cleaned, limits, names_wanted
+from django_redsess.session.eviction import Batch, cleaned, limits
 from django_redsess.session.script_calls import AT_ONCE_MAX
-from django_redsess.signals import Scope
+from django_redsess.signals import Scope, ends_are_wanted
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.round_trips import Call, drive, on_each, together
 from django_redsess.viewed import popularity
@@ -77,7 +77,7 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
     between. ``go_on`` is called before each batch, and False stops the work. Each script reads the clock itself: a
     session whose deadline has moved meanwhile stays.
     """
-    args = lua_scripts.EXPIRE.arguments(limit=_batch(batch_size), named=names_wanted())
+    args = lua_scripts.EXPIRE.arguments(limit=_batch(batch_size), named=ends_are_wanted())
     calls = on_each(lua_scripts.EXPIRE, args, cleaned)
     if len(calls) > 1:
         # Most partitions have nothing to do, and all of them can be asked at once.

@@ -175,8 +175,8 @@ return with_ended({ "saved", end_excess(leaving, excess, reason) })
 -- The record was made `at` that time, and the session was last `seen` at that one. `moved` is the mark of the session
 -- in this store: it stays for so many milliseconds, also when the session ends. `viewed` is as in `create`.
 -- The session of a user who is blocked is marked as ended, so that it does not come when the block is over.
--- Reply: "copied", "there" if the session is here, "ended" if it has been here or its user is blocked; or "clock" and the time by which the
--- record must be made. See with_ended.
+-- Reply: "copied", "there" if the session is here, "ended" if it has been here or its user is blocked; or "clock" and
+-- the time by which the record must be made. See with_ended.
 -- The client repeats a command whose reply was lost: then its record is there already.
 if redis.call("HEXISTS", login, sid) == 1 then return with_ended({ "there" }) end
 if redis.call("EXISTS", moved) == 1 or note_of(sid) ~= "" then return with_ended({ "ended" }) end

@@ -20,7 +20,7 @@ from django_redsess.session.record import django_times, log_unusable, named, unp
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
-from django_redsess.transport.round_trips import Steps, adrive, drive
+from django_redsess.transport.round_trips import Steps, adrive, drive, time_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -57,7 +57,7 @@ def _details(sid: str) -> Steps[Details | None]:
         log_unusable(sid, error)
         data, sizes = None, {}
     deadline, age = django_times(loaded.record)
-    return Details(data, sizes, script_calls.time_of(b"%d000" % deadline), age)
+    return Details(data, sizes, time_of(deadline * 1000), age)
 
 
 __all__ = [

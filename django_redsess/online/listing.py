@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from django_redsess.conf import conf
 from django_redsess.session.client_address import named_network
 from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
-from django_redsess.session.script_calls import TIME_MAX, time_of
+from django_redsess.session.script_calls import TIME_MAX
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.round_trips import (
@@ -35,6 +35,7 @@ from django_redsess.transport.round_trips import (
     guess_by_share,
     merged,
     narrowed,
+    time_of,
     together,
     with_scores,
 )

@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django_redsess.online.listing import seconds_of_active
-from django_redsess.session.script_calls import time_of
 from django_redsess.signals import Reason
 from django_redsess.transport import lua_scripts
-from django_redsess.transport.round_trips import Call, Steps, on_each, together
+from django_redsess.transport.round_trips import Call, Steps, on_each, time_of, together
 
 REASONS = tuple(Reason)
 

@@ -16,12 +16,12 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext
 
 from django_redsess.exceptions import SignInRefused
-from django_redsess.session.script_calls import TIME_MAX, time_of
+from django_redsess.session.script_calls import TIME_MAX
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.lua_scripts import Script, Values
-from django_redsess.transport.round_trips import Call, Plain, Scored, Steps, ask_each, merged, with_scores
+from django_redsess.transport.round_trips import Call, Plain, Scored, Steps, ask_each, merged, time_of, with_scores
 
 Restored = Literal["restored", "there", "lifted", "over"]
 
@@ -144,7 +144,7 @@ def _reading(partition: Partition, user_id: str) -> bytes:
 
 def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> Block:
     message, _, by = (text or b"").decode(errors="replace").partition("\n")
-    return Block(user_id, time_of(b"%d" % min(float(over_at), TIME_MAX)), message, by)
+    return Block(user_id, time_of(min(float(over_at), TIME_MAX)), message, by)
 
 
 def _milliseconds(at: datetime) -> int:

@@ -10,7 +10,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls
 from django_redsess.session.script_calls import Outcome, Saving
 from django_redsess.session.user_limit import NO_LIMIT
-from django_redsess.signals import Reason, session_ended, sessions_ended
+from django_redsess.signals import Reason, ends_are_wanted
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.replicas import confirmation
@@ -102,13 +102,8 @@ def limits(may: Allowed, limit: int) -> dict[str, int]:
         "reserve": may.reserve,
         "guests_maximum": may.guests,
         "limit": limit,
-        "named": names_wanted(),
+        "named": ends_are_wanted(),
     }
-
-
-def names_wanted() -> bool:
-    """Return whether scripts have to name the sessions that they end. Naming thousands is slow, so receivers decide."""
-    return bool(session_ended.receivers or sessions_ended.receivers)
 
 
 def cleaned(more: int, ended: EndedSessions) -> Batch:

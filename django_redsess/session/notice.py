@@ -21,11 +21,10 @@ from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls
 from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
-from django_redsess.session.script_calls import time_of
 from django_redsess.signals import Reason
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.round_trips import Plain, Steps
+from django_redsess.transport.round_trips import Plain, Steps, time_of
 
 MESSAGE_KEY = "_redsess_message"
 """Where the data of a session have the message, until a request shows it."""

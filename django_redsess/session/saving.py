@@ -45,13 +45,13 @@ from django_redsess.session.record import (
     revision_of,
     unpack,
 )
-from django_redsess.session.script_calls import Ending, Outcome, Saving, Touch, time_of
+from django_redsess.session.script_calls import Ending, Outcome, Saving, Touch
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
-from django_redsess.transport.round_trips import Plain, SendSignals, Step, Steps
+from django_redsess.transport.round_trips import Plain, SendSignals, Step, Steps, time_of
 from django_redsess.transport.sending import Pause
 
 KEY_LENGTH_MAX = 128
@@ -508,7 +508,7 @@ class SaveAttempts:
         replaces = base.login_ms if base is not None and is_same_user else 0
         if record is None or saving.login_ms in (0, replaces):
             return []
-        login_at, before = time_of(b"%d" % saving.login_ms), time_of(b"%d" % replaces) if replaces else None
+        login_at, before = time_of(saving.login_ms), time_of(replaces) if replaces else None
         return [BegunSession(sid, saving.user_id, login_at, before, *unpacked_client(record.client_packed))]
 
     def _note_done(self, sid: str, item: str) -> None:

@@ -12,7 +12,6 @@ are, and for the message that waits for the user.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -37,7 +36,7 @@ from django_redsess.transport.keys import (
     keyspace,
 )
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
-from django_redsess.transport.round_trips import LAST_SECOND, Call, EndedSessions, Plain, Steps, batches, share_of
+from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, batches, share_of
 
 
 class Stored(NamedTuple):
@@ -532,8 +531,3 @@ def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -
 
 def _with_ended(reply: list[Any], ended: EndedSessions) -> tuple[list[Any], list[EndedSession]]:
     return reply, list(ended)
-
-
-def time_of(milliseconds: bytes) -> datetime:
-    """Return the datetime of a time that the server wrote."""
-    return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)

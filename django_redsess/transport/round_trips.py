@@ -56,7 +56,7 @@ class EndedSessions(Collection[EndedSession]):
         return sum(count for _, count, _ in self._groups)
 
     def __iter__(self) -> Iterator[EndedSession]:
-        at = datetime.fromtimestamp(int(self._at) / 1000, UTC)
+        at = time_of(self._at)
         for reason, _, packed in self._groups:
             why, start = Reason(reason.decode()), 0
             # See with_ended in common.lua. A foreign record may have any text as its user, and a name that is no sid.
@@ -65,7 +65,8 @@ class EndedSessions(Collection[EndedSession]):
                 sid, user_id = packed[start : start + 20].decode(errors="replace"), packed[start + 21 : end]
                 login_at = seen_at = None
                 if user_id:
-                    login_at, seen_at = _time_in(packed[end : end + 6]), _time_in(packed[end + 6 : end + 12])
+                    times = packed[end : end + 6], packed[end + 6 : end + 12]
+                    login_at, seen_at = (time_of(int.from_bytes(each, "big")) for each in times)
                     end += 12
                 if is_sid(sid):
                     who = user_id.decode(errors="replace")
@@ -80,8 +81,9 @@ LAST_SECOND = 250_000_000_000
 """In the year 9892. A later time is shown as this one, because Python's dates end soon after."""
 
 
-def _time_in(packed: bytes) -> datetime:
-    return datetime.fromtimestamp(min(int.from_bytes(packed, "big") / 1000, LAST_SECOND), UTC)
+def time_of(milliseconds: float | bytes) -> datetime:
+    """Return the datetime of a time that the server wrote."""
+    return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)
 
 
 class Step(Generic[T]):

@@ -17,11 +17,11 @@ from django.utils.module_loading import import_string
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, script_calls
-from django_redsess.session.script_calls import Touch, items_max, templates, time_of, viewing, viewing_keys
+from django_redsess.session.script_calls import Touch, items_max, templates, viewing, viewing_keys
 from django_redsess.session.session_store import SessionStore, session_of
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import is_sid, keyspace
-from django_redsess.transport.round_trips import Call, Steps, adrive, drive, together
+from django_redsess.transport.round_trips import Call, Steps, adrive, drive, time_of, together
 from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
 
