@@ -15,8 +15,7 @@ from django.contrib.auth.models import User
 
 from django_redsess import online
 from django_redsess.history.models import SignIn
-from django_redsess.online.user_agents import client_of
-from django_redsess.session.client_address import network_of
+from django_redsess.history.recording import row_of_beginning
 from django_redsess.signals import Reason
 from testproject.people import (
     CHROME_WINDOWS,
@@ -100,13 +99,7 @@ def _stolen(user: User, admin: User, now: datetime) -> list[SignIn]:
 
 
 def _row(user: User, at: datetime, address: str, user_agent: str, **fields: object) -> SignIn:
-    network = network_of(address)
-    return SignIn(
-        user=user,
-        login_ms=int(at.timestamp() * 1000),
-        address=address,
-        address_score=network.first if network else None,
-        client=client_of(user_agent),
-        user_agent=user_agent,
-        **fields,
-    )
+    row = row_of_beginning(user.pk, at, address, user_agent)
+    for name, value in fields.items():
+        setattr(row, name, value)
+    return row

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.dispatch import Signal
 
 from django_redsess.signals import EndedSession, session_ended
 from tests.helpers.behind import faults
@@ -30,18 +31,19 @@ def nothing_to_repair(request, redis) -> Iterator[None]:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[[Callable[..., Any]], None]]:
-    """Return a function that connects a receiver until the test is over."""
-    # The signal holds receivers weakly; here they live as long as they are connected.
-    receivers: list[Callable[..., Any]] = []
+def connect() -> Iterator[Callable[..., None]]:
+    """Return a function that connects a receiver until the test is over: to ``session_ended``, or other signals."""
+    # A signal holds receivers weakly; here they live as long as they are connected.
+    connected: list[tuple[Signal, Callable[..., Any]]] = []
 
-    def connect_until_the_end(receiver: Callable[..., Any]) -> None:
-        receivers.append(receiver)
-        session_ended.connect(receiver)
+    def connect_until_the_end(receiver: Callable[..., Any], *signals: Signal) -> None:
+        for signal in signals or (session_ended,):
+            connected.append((signal, receiver))
+            signal.connect(receiver)
 
     yield connect_until_the_end
-    for receiver in receivers:
-        session_ended.disconnect(receiver)
+    for signal, receiver in connected:
+        signal.disconnect(receiver)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -192,18 +192,11 @@ def test_of_two_who_block_and_lift_at_once_one_lifts(redis) -> None:
 
 
 @pytest.fixture
-def heard() -> Iterator[list[dict[str, Any]]]:
+def heard(connect) -> list[dict[str, Any]]:
     """What the two signals told."""
     told: list[dict[str, Any]] = []
-
-    def receive(signal: Any, sender: Any, **named: Any) -> None:
-        told.append(named)
-
-    for signal in (user_blocked, user_unblocked):
-        signal.connect(receive)
-    yield told
-    for signal in (user_blocked, user_unblocked):
-        signal.disconnect(receive)
+    connect(lambda signal, sender, **named: told.append(named), user_blocked, user_unblocked)
+    return told
 
 
 def test_the_last_block_holds_and_each_is_told(heard) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 from wsgiref.util import setup_testing_defaults
@@ -506,18 +506,11 @@ def test_what_ends_while_the_answer_goes_out_is_told_at_once(connect, new_sessio
 
 
 @pytest.fixture
-def batches() -> Iterator[list[dict[str, Any]]]:
+def batches(connect) -> list[dict[str, Any]]:
     """What receivers of many sessions at once were told, in order."""
     heard: list[dict[str, Any]] = []
-
-    def receive(**named: Any) -> None:
-        heard.append(named)
-
-    for signal in (sessions_began, sessions_ended):
-        signal.connect(receive)
-    yield heard
-    for signal in (sessions_began, sessions_ended):
-        signal.disconnect(receive)
+    connect(lambda **named: heard.append(named), sessions_began, sessions_ended)
+    return heard
 
 
 def test_a_sign_in_is_told_after_its_response_with_its_request(batches, browser, alice) -> None:
