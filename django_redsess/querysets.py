@@ -563,12 +563,18 @@ def users_by_id(user_ids: set[str], among: QuerySet[Any] | None = None) -> dict[
 
 def user_keys(user_ids: Iterable[str]) -> list[Any]:
     """Return the primary keys of users that are given as text, as the database has them. Invalid ones are left out."""
-    field, keys = get_user_model()._meta.pk, []
-    for user_id in user_ids:
-        try:
-            key = field.to_python(user_id)
-            field.run_validators(key)
-            keys.append(key)
-        except ValidationError:
-            continue
-    return keys
+    return [key for user_id in user_ids if (key := user_key(user_id)) is not None]
+
+
+def user_key(user_id: str) -> Any:
+    """Return the primary key of the user model that ``user_id`` is. None for a guest, and for what can't be one."""
+    # PostgreSQL has no text with this character.
+    if not user_id or "\0" in user_id:
+        return None
+    field = get_user_model()._meta.pk
+    try:
+        key = field.to_python(user_id)
+        field.run_validators(key)
+    except ValidationError:
+        return None
+    return key

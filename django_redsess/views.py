@@ -145,7 +145,7 @@ def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) 
         _end_others(request, user, session)
         return redirect(NOT_ME)
     has_password = user.has_usable_password()
-    context = {"has_password": has_password, "password_change_url": _password_change_url() if has_password else ""}
+    context = {"has_password": has_password, "password_change_url": password_change_url() if has_password else ""}
     return _page(request, "not_me.html", context)
 
 
@@ -174,7 +174,8 @@ def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpR
     return render(request, f"django_redsess/{template}", {**context, "site_base": site_base})
 
 
-def _password_change_url() -> str:
+def password_change_url() -> str:
+    """Return the path on which users change their password. ``""`` if the site has none."""
     for name in PASSWORD_CHANGES:
         with suppress(NoReverseMatch):
             return reverse(name)

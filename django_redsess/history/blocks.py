@@ -11,9 +11,10 @@ from django.db import router
 
 from django_redsess import online
 from django_redsess.history.models import BlockCopy
-from django_redsess.history.recording import aware, existing, stored, user_key
+from django_redsess.history.recording import aware, existing, stored
 from django_redsess.history.writing import write
 from django_redsess.online.blocking import LISTED_MAX
+from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
 
 

@@ -21,6 +21,7 @@ from django.utils.translation import override
 from django_redsess.conf import conf
 from django_redsess.history.models import SignIn
 from django_redsess.online import labels, places
+from django_redsess.views import LIST, password_change_url
 
 SECONDS_MAX = 5
 """How long a mail server may keep the process that has answered the sign-in."""
@@ -53,6 +54,7 @@ def notify(sender: Any, request: HttpRequest, user: AbstractBaseUser, sign_in: S
 
 def _message(request: HttpRequest, user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMultiAlternatives:
     with override(getattr(request, "LANGUAGE_CODE", None) or settings.LANGUAGE_CODE), labels.in_our_language():
+        sessions, password = _sessions_path(), password_change_url()
         context = {
             "user": user,
             "sign_in": sign_in,
@@ -60,8 +62,8 @@ def _message(request: HttpRequest, user: AbstractBaseUser, sign_in: SignIn, addr
             "at": labels.exactly(sign_in.login_at),
             "browser": labels.browser_name(sign_in.user_agent),
             "place": places.of([sign_in.address]).get(sign_in.address, ""),
-            "sessions_url": _url(request, "django_redsess:sessions"),
-            "password_url": _url(request, "password_change") or _url(request, "account_change_password"),
+            "sessions_url": sessions and request.build_absolute_uri(sessions),
+            "password_url": password and request.build_absolute_uri(password),
         }
         subject, text, html = (
             render_to_string(f"django_redsess/history/new_device{end}", context)
@@ -72,10 +74,10 @@ def _message(request: HttpRequest, user: AbstractBaseUser, sign_in: SignIn, addr
     return message
 
 
-def _url(request: HttpRequest, name: str) -> str:
+def _sessions_path() -> str:
     try:
-        return request.build_absolute_uri(reverse(name))
-    except NoReverseMatch:
+        return reverse(LIST)
+    except NoReverseMatch:  # Its pages are not part of this site.
         return ""
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.exceptions import ValidationError
 from django.db import connections, router
 from django.db.models.constants import OnConflict
 from django.http import HttpRequest
@@ -25,6 +24,7 @@ from django_redsess.history.models import SIGNED_IN_AGAIN, SignIn
 from django_redsess.history.signals import new_device
 from django_redsess.history.writing import write
 from django_redsess.online import user_agents
+from django_redsess.querysets import user_key
 from django_redsess.session.client_address import score_of
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 
@@ -163,20 +163,6 @@ def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent
         client=user_agents.client_of(user_agent),
         user_agent=user_agent,
     )
-
-
-def user_key(user_id: str) -> Any:
-    """Return the primary key of the user model that ``user_id`` is. None for a guest, and for what can't be one."""
-    # PostgreSQL has no text with this character.
-    if not user_id or "\0" in user_id:
-        return None
-    field = get_user_model()._meta.pk
-    try:
-        key = field.to_python(user_id)
-        field.run_validators(key)
-    except ValidationError:
-        return None
-    return key
 
 
 def ms_of(at: datetime) -> int:

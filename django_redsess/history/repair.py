@@ -28,9 +28,9 @@ from django_redsess.history.recording import (
     row_of_beginning,
     stored,
     upsert,
-    user_key,
 )
 from django_redsess.history.writing import first_line, short_waits
+from django_redsess.querysets import user_key
 
 AGE_SECONDS = 300
 """A younger row, or a younger session, may be one whose other half is about to be written."""
