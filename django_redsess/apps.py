@@ -23,6 +23,8 @@ class RedsessConfig(AppConfig):
             checks,  # noqa: F401
         )
         from django_redsess.middleware import not_about_an_outage
+        from django_redsess.transport import observing
 
+        observing.begin()
         accounts.receive_signals()
         logging.getLogger("django.request").addFilter(not_about_an_outage)

@@ -344,6 +344,18 @@ class Conf:
         100_000, AT_LEAST_ONE, "The maximum number of items whose views are counted. The most viewed are kept."
     )
 
+    OBSERVERS = Setting[Sequence[str]](
+        (),
+        Rule(
+            lambda value: _are(value, is_path),
+            "a list or tuple of dotted paths of classes, such as 'django_redsess.observers.opentelemetry.Observer'",
+        ),
+        """
+        The dotted paths of the classes that are told of each operation on the store: see :doc:`observers`.
+
+        Each is a :class:`django_redsess.observers.Observer`. Without any, an operation costs nothing more.
+        """,
+    )
     HISTORY_DAYS = Setting[int | None](
         90,
         AT_LEAST_ONE_OR_NONE._replace(words="a number of days, an integer of 1 or more, or None"),

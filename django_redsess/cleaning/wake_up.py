@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from redis.exceptions import RedisError
 
 from django_redsess.cleaning import seconds_to_next
+from django_redsess.transport import observing
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import Partition
@@ -96,7 +97,7 @@ class _Bell:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._connection: Any = None
-        self._answer_by = 0.0
+        self._asked_at = self._answer_by = 0.0
         self._warned = False
 
     def listen(self, selector: selectors.BaseSelector, ends: float) -> bool:
@@ -105,6 +106,7 @@ class _Bell:
             if self._connection is not None and self._answer_by and time.monotonic() > self._answer_by:
                 self.close()
             if self._connection is None:
+                self._asked_at = time.monotonic()
                 self._connection = _connection(self._partition)
                 self._answer_by = 0.0
             sock = socket_of(self._connection)
@@ -126,6 +128,7 @@ class _Bell:
         try:
             rang = self._connection.read_response() is not None
             self._answer_by = 0.0
+            observing.tell("wait", of(self._partition), self._asked_at, None)
             if not rang and ends > time.monotonic():
                 self._ask(ends)
         except RedisError as error:
@@ -145,12 +148,14 @@ class _Bell:
 
     def _ask(self, ends: float) -> None:
         # BLPOP waits for ever if its time-out rounds to 0.
-        seconds = max(0.01, ends - time.monotonic())
+        self._asked_at = time.monotonic()
+        seconds = max(0.01, ends - self._asked_at)
         self._connection.send_command("BLPOP", self._partition.wake, f"{seconds:.3f}")
         self._answer_by = time.monotonic() + seconds + PATIENCE_SECONDS
 
     def _failed(self, error: RedisError) -> None:
         self.close()
+        observing.tell("wait", of(self._partition), self._asked_at, error)
         if not isinstance(error, UNREACHABLE) and not self._warned:
             self._warned = True
             logger.warning(

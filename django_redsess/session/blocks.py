@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext
 
+from django_redsess import observers
 from django_redsess.exceptions import SignInRefused
 from django_redsess.session.script_calls import TIME_MAX
 from django_redsess.transport import lua_scripts, sending
@@ -91,6 +92,7 @@ def refuse(user_id: str) -> Steps[None]:
     """Raise SignInRefused if the user is blocked."""
     block = yield from of_user(user_id)
     if block is not None:
+        observers.event("sign_in_refused", reason="block")
         raise refusal(block)
 
 

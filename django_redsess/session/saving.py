@@ -24,7 +24,7 @@ from django.contrib.sessions.serializers import JSONSerializer
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 
-from django_redsess import signals
+from django_redsess import observers, signals
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.session import blocks, client_address, deadlines, eviction, script_calls, user_limit
@@ -458,7 +458,8 @@ class SaveAttempts:
         moves = old_key is not None and not script_calls.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
         score = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._address_score(base, client, user_id)
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, score)
+        name = "sign_in" if login_ms == at else ""
+        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, score, name)
         due = max(times.due, known.due) if times.later_stays else times.due
         return saving, Known(record, revision_of(packed), due)
 
@@ -549,6 +550,7 @@ class SaveAttempts:
     def _let_others_go_first(self) -> Steps[None]:
         """From the second merge on, wait for a while. Raise SessionStoreUnavailable if the save has taken too long."""
         self.merges += 1
+        observers.event("conflict_merged", merges=self.merges)
         waited = time.monotonic() - self.began
         if self.merges >= 2:
             # The wait gets shorter with time. Otherwise a new request would always win against a waiting one.
@@ -571,6 +573,7 @@ class SaveAttempts:
         maximum = sign_in.limit.maximum if sign_in is not None and sign_in.limit is not None else 0
         # flush() must not follow the loaded session to a key that another request has given it.
         self.session.known = NOTHING_KNOWN
+        observers.event("sign_in_refused", reason="limit")
         return SessionLimitReached(user_limit.REFUSED % {"maximum": maximum})
 
 

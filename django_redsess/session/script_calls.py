@@ -241,7 +241,8 @@ class Saving(NamedTuple):
     ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
     request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
     enforced only when a session is created or gets another key. ``address_score`` is what becomes of the session's
-    entry in the index of addresses: see :mod:`django_redsess.session.client_address`.
+    entry in the index of addresses: see :mod:`django_redsess.session.client_address`. ``name`` is what observers are
+    told, if not the task of the script.
     """
 
     record: bytes
@@ -253,6 +254,7 @@ class Saving(NamedTuple):
     item: str = ""
     limit: Limit | None = None
     address_score: str = ""
+    name: str = ""
 
 
 class Outcome(NamedTuple):
@@ -345,8 +347,8 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
             return Outcome("clock", at=int(reply))
         return Outcome("saved", stored=stored(counts)) if reply else AGAIN
 
-    asked = counting(partition, saving.user_id)
-    return Call(partition, lua_scripts.ADD, keys, args, read, lua_scripts.ADD.once(first=1), *asked)
+    asked, once = counting(partition, saving.user_id), lua_scripts.ADD.once(first=1)
+    return Call(partition, lua_scripts.ADD, keys, args, read, once, *asked, name=saving.name)
 
 
 def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
@@ -363,9 +365,8 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     once = lua_scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     confirms = confirmation(Reason.REPLACED) if saving.limit else None
-    return Call(
-        partition, lua_scripts.CREATE, keys, args, _outcome, once, *counting(partition, saving.user_id), confirms
-    )
+    asked = counting(partition, saving.user_id)
+    return Call(partition, lua_scripts.CREATE, keys, args, _outcome, once, *asked, confirms, name=saving.name)
 
 
 def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -377,7 +378,8 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     partition = keyspace().of_sid(sid)
     args = lua_scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
     once = lua_scripts.SAVE.once(**viewing(saving.item))
-    return Call(partition, lua_scripts.SAVE, viewing_keys(partition, saving.item), args, _outcome, once)
+    keys = viewing_keys(partition, saving.item)
+    return Call(partition, lua_scripts.SAVE, keys, args, _outcome, once, name=saving.name)
 
 
 def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -389,7 +391,7 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     """
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
-        saving = saving._replace(record=b"", item="", limit=None)
+        saving = saving._replace(record=b"", item="", limit=None, name="")
     args = lua_scripts.ROTATE.arguments(
         old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit)
     )
@@ -397,7 +399,8 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     keys = viewing_keys(partition, saving.item)
     confirms = confirmation(Reason.REPLACED) if saving.limit else None
     signs_in = saving.user_id if saving.login_ms == saving.at else ""
-    return Call(partition, lua_scripts.ROTATE, keys, args, _outcome, once, *counting(partition, signs_in), confirms)
+    asked = counting(partition, signs_in)
+    return Call(partition, lua_scripts.ROTATE, keys, args, _outcome, once, *asked, confirms, name=saving.name)
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> Call[bool]:

@@ -235,6 +235,7 @@ class _UnknownNode:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.clock, self.outages = cluster, Clock(), Outages()
         self.agreed = set[str]()
+        self.connection_kwargs, self.is_behind_sentinel = dict[str, Any](), False
         self.why = ""
 
     def take(self) -> Any:

@@ -12,6 +12,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from django_redsess import observers
 from django_redsess.exceptions import SessionStoreUnavailable
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
@@ -67,6 +68,8 @@ class _Outage:
             self._server.under_way.add(self)
             if begins:
                 self._since = time.monotonic()
+        if begins:
+            observers.event("outage_begun", server=self._server.name, error=type(error).__name__)
         if not told:
             place = f" ({where or name})" if self._tells_each else ""
             words = words_of(error)
@@ -82,7 +85,9 @@ class _Outage:
             self._met_by.clear()
             self._server.under_way.discard(self)
         if over:
-            logger.info("Sessions%s %s, after %.1f seconds.", self._server.of, how, time.monotonic() - self._since)
+            seconds = time.monotonic() - self._since
+            logger.info("Sessions%s %s, after %.1f seconds.", self._server.of, how, seconds)
+            observers.event("outage_over", server=self._server.name, seconds=seconds)
 
 
 class Outages:
@@ -93,6 +98,7 @@ class Outages:
     """
 
     def __init__(self, name: str = "") -> None:
+        self.name = name
         self.of = f" of {name}" if name else ""
         self.under_way: set[_Outage] = set()
         """The outages that are not over."""

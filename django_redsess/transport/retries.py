@@ -139,13 +139,14 @@ class PipelineExtras(NamedTuple):
 NO_EXTRAS = PipelineExtras()
 
 
-def run(
+def run(  # noqa: PLR0913, see transport/observing.py
     tag: str,
     script: Script,
     keys: tuple[Part, ...],
     args: Sequence[Part | int],
     once: Sequence[Part | int] = (),
     along: PipelineExtras = NO_EXTRAS,
+    name: str = "",
 ) -> Sends[tuple[Any, list[Any]]]:
     """
     Run ``script`` where the partition with this ``tag`` is. Return its reply and those to the commands before it.
@@ -154,7 +155,7 @@ def run(
 
     A script whose connection broke is sent once more, if the script allows it, and then without the arguments ``once``,
     which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server refuses
-    for any other reason.
+    for any other reason. ``name`` is what observers are told, if not the script's task.
     """
     attempts = _Attempts(tag, script.task, monotonic(), script)
     by_digest, beside = True, list[Any]()

@@ -193,7 +193,7 @@ class Call(Step[T]):
     must not happen twice: they are left out when the call is sent again because its reply was lost. ``before`` makes
     plain commands from the server's time; they are sent in front of the script. ``asks`` is how many commands those
     are; ``read`` gets their replies last. ``confirmation`` is for ends that replicas confirm. ``by`` and ``message``
-    are those of the sessions that the script ends.
+    are those of the sessions that the script ends. ``name`` is what observers are told, if not the script's task.
 
     Raises SessionStoreUnavailable in an outage, ImproperlyConfigured where the store does not suit this site, and
     redis-py's ResponseError when the server refuses for any other reason.
@@ -210,6 +210,7 @@ class Call(Step[T]):
     confirmation: Confirmation | None = None
     by: str = ""
     message: str = ""
+    name: str = ""
 
     def __iter__(self) -> Steps[T]:
         tag, server = self.partition.tag, of(self.partition)
@@ -218,7 +219,7 @@ class Call(Step[T]):
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
         then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
         along = PipelineExtras(before, self.asks, then)
-        reply, replies = yield from retries.run(tag, self.script, self.keys, self.args, self.once, along)
+        reply, replies = yield from retries.run(tag, self.script, self.keys, self.args, self.once, along, self.name)
         result = yield from self.finished(reply, () if self.before is None else (replies,))
         if tag not in server.agreed:
             # The server did not know the script: it may have lost its data. Nobody else is to be the first to write.

@@ -1,0 +1,107 @@
+"""
+Observers are told of each operation on the store, and of rare events: for metrics and traces. Public.
+
+``REDSESS["OBSERVERS"]`` names them. Where it names none, nothing is called and nothing is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from django_redsess.conf import conf
+
+__all__ = ["Observer", "Server"]
+
+logger = logging.getLogger("django_redsess")
+
+
+class Server(NamedTuple):
+    """
+    Where an operation was sent, and as what.
+
+    ``address`` and ``port`` are as configured. Behind Sentinel, ``address`` is the name of the service; for a Unix
+    socket it is the path. Without a port, ``port`` is None. ``peer`` is the ``host:port`` of the master or of the
+    cluster's node that got the operation, ``""`` for the only server. ``script`` is the name of the Lua script that
+    ran, ``""`` for plain commands. ``commands`` is how many commands were sent together.
+    """
+
+    address: str
+    port: int | None
+    database: int
+    peer: str = ""
+    script: str = ""
+    commands: int = 1
+
+
+class Observer(Protocol):
+    """
+    What a class that ``REDSESS["OBSERVERS"]`` names has to offer. It is made once in a process, without arguments.
+
+    Its methods are called in the thread, or in the task, whose operation it was: so a tracer finds the span of the
+    request. They must return at once, since each request waits for them. In an event loop, all requests do. One that
+    raises is logged, and not called again in this process.
+    """
+
+    def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
+        """
+        Note an operation, after its last reply, error or repetition.
+
+        ``name`` says what was done, such as ``"read"``, ``"save"`` or ``"sign_in"``. ``seconds`` is how long it took,
+        repetitions and waits between them included. ``error`` is what the caller gets:
+        :class:`~django_redsess.exceptions.SessionStoreUnavailable` in an outage, an ``asyncio.CancelledError`` or
+        ``GeneratorExit`` if the request was interrupted; or None.
+        """
+
+    def event(self, name: str, **facts: object) -> None:
+        """Note an event. ``facts`` are numbers and texts; which ones, depends on its ``name``."""
+
+
+chosen: tuple[Observer, ...] = ()
+"""Those that ``REDSESS["OBSERVERS"]`` names, without those that have raised."""
+
+_named: Sequence[str] = ()
+
+
+def choose() -> bool:
+    """
+    Make the observers that the setting names. Return if it names others than before.
+
+    Raises ImproperlyConfigured if one of them can't be made.
+    """
+    global chosen, _named
+    if tuple(conf.OBSERVERS) == _named:
+        return False
+    chosen = tuple(map(_made, conf.OBSERVERS))
+    _named = tuple(conf.OBSERVERS)
+    return True
+
+
+def _made(path: str) -> Observer:
+    try:
+        observer: Observer = import_string(path)()
+    except Exception as error:
+        named = f"REDSESS['OBSERVERS'] names {path!r}, which can't be made"
+        raise ImproperlyConfigured(f"{named}: {type(error).__name__}: {error}") from error
+    return observer
+
+
+def tell(call: Callable[[Observer], None]) -> None:
+    """Do ``call`` with each observer."""
+    global chosen
+    for observer in chosen:
+        try:
+            call(observer)
+        except Exception:
+            chosen = tuple(other for other in chosen if other is not observer)
+            logger.exception("%s failed, and is not called again in this process.", type(observer).__qualname__)
+
+
+def event(name: str, **facts: object) -> None:
+    """Tell all observers of an event."""
+    if chosen:
+        tell(lambda observer: observer.event(name, **facts))

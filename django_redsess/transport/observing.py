@@ -1,0 +1,123 @@
+"""
+Telling observers of operations. The functions that send are replaced by ones that tell, and only where somebody
+observes: elsewhere not one call more is made.
+
+An operation is what its caller waits for: all attempts, at all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.core.signals import setting_changed
+
+from django_redsess import observers
+from django_redsess.observers import Server
+from django_redsess.transport import retries, sending
+from django_redsess.transport.cluster_map import named
+from django_redsess.transport.connections import pool
+from django_redsess.transport.lua_scripts import Script
+from django_redsess.transport.retries import NO_EXTRAS, PipelineExtras, Sends
+from django_redsess.transport.sending import Part
+
+_UNOBSERVED = retries.run, retries.fetch, sending.ask
+_plain_run, _plain_fetch, _plain_ask = _UNOBSERVED
+
+_ADDRESSES: WeakKeyDictionary[Any, Server] = WeakKeyDictionary()
+"""Where the server of each pool is."""
+
+
+def begin() -> None:
+    """Tell the observers that ``REDSESS["OBSERVERS"]`` names, from now on. Raises as :func:`observers.choose` does."""
+    if observers.choose():
+        ways = (_run, _fetch, _ask) if observers.chosen else _UNOBSERVED
+        retries.run, retries.fetch, sending.ask = ways
+
+
+def _begin_again(*, setting: str, **kwargs: Any) -> None:
+    if setting == "REDSESS":
+        begin()
+
+
+setting_changed.connect(_begin_again)
+
+
+def tell(name: str, to: Any, began: float, error: BaseException | None, script: str = "", commands: int = 1) -> None:
+    """
+    Tell all observers of the operation ``name`` on the server of the pool ``to``.
+
+    ``began`` is when it began, by the monotonic clock. The rest is as :class:`~django_redsess.observers.Server` and
+    :meth:`~django_redsess.observers.Observer.operation` have it.
+    """
+    if not observers.chosen:
+        return
+    seconds, server = monotonic() - began, _address_of(to)._replace(script=script, commands=commands)
+    observers.tell(lambda observer: observer.operation(name, server, seconds, error))
+
+
+def _run(  # noqa: PLR0913, as that of run()
+    tag: str,
+    script: Script,
+    keys: tuple[Part, ...],
+    args: Sequence[Part | int],
+    once: Sequence[Part | int] = (),
+    along: PipelineExtras = NO_EXTRAS,
+    name: str = "",
+) -> Sends[tuple[Any, list[Any]]]:
+    began, raised = monotonic(), None
+    try:
+        return (yield from _plain_run(tag, script, keys, args, once, along))
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        tell(name or script.task, pool().of(tag), began, raised, script.name, along.asks + 1)
+
+
+def _fetch(  # noqa: PLR0913, as that of fetch()
+    to: Any, tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
+) -> Sends[list[Any]]:
+    began, raised = monotonic(), None
+    try:
+        return (yield from _plain_fetch(to, tag, name, packed, replies, needed, script))
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        tell(name, to, began, raised, script.name if script else "", replies)
+
+
+def _ask(connections: Any, name: str, *parts: Part | int) -> Any:
+    began, raised = monotonic(), None
+    try:
+        return _plain_ask(connections, name, *parts)
+    except BaseException as error:
+        raised = error
+        raise
+    finally:
+        tell("check", connections, began, raised)
+
+
+def _address_of(to: Any) -> Server:
+    """Return where the server of this pool is."""
+    known = _ADDRESSES.get(to)
+    if known is None or to.is_behind_sentinel:
+        known = _ADDRESSES[to] = _read_address(to)
+    return known
+
+
+def _read_address(to: Any) -> Server:
+    options = to.connection_kwargs
+    database = int(options.get("db") or 0)
+    if to.is_behind_sentinel:
+        master = to.source.master_address
+        return Server(to.source.service_name, None, database, named(master) if master else "")
+    if to.cluster is not None:
+        host, port = to.cluster.start[0]
+        return Server(host, port, database, named((options["host"], options["port"])) if options else "")
+    if "path" in options:
+        return Server(options["path"], None, database)
+    return Server(options.get("host", "localhost"), int(options.get("port", 6379)), database)
