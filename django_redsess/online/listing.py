@@ -294,7 +294,7 @@ def lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
         user_id, login_ms = sign_ins[number]
         return sending.command("ZCOUNT", partitions[number].online_user_of(user_id), login_ms, login_ms)
 
-    replies = yield from ask_each("sign-ins", partitions, asked, 1)
+    replies = yield from ask_each("sign_ins", partitions, asked, 1)
     return [count != 0 for [count] in replies]
 
 

@@ -87,7 +87,8 @@ def _fetch(  # noqa: PLR0913, as that of fetch()
         raised = error
         raise
     finally:
-        tell(name, to, began, raised, script.name if script else "", replies)
+        # Not ``to``: the operation may have gone on elsewhere.
+        tell(name, pool().of(tag), began, raised, script.name if script else "", replies)
 
 
 def _ask(connections: Any, name: str, *parts: Part | int) -> Any:

@@ -1,0 +1,311 @@
+"""Observers: what they are told, by whom, and what they cost where there are none."""
+
+import asyncio
+import gc
+import logging
+import re
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.utils import timezone
+from redis.exceptions import OutOfMemoryError
+
+from django_redsess import cleaning, observers, online
+from django_redsess.backend import SessionStore
+from django_redsess.cleaning import wake_up
+from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
+from django_redsess.observers import Server
+from django_redsess.transport import lua_scripts, observing, retries, sending
+from django_redsess.transport.keys import keyspace
+from tests.helpers import checks, every_operation
+from tests.helpers.outages import TIMEOUT, caches, frozen, full, lines_of
+from tests.helpers.running import ROOT
+
+HERE = f"{__name__}.{{}}"
+
+
+class Notes:
+    """Keeps what it is told."""
+
+    operations: list[tuple[str, Server, float, BaseException | None]] = []
+    events: list[tuple[str, dict[str, object]]] = []
+
+    def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
+        self.operations.append((name, server, seconds, error))
+
+    def event(self, name: str, **facts: object) -> None:
+        self.events.append((name, facts))
+
+
+class Fails(Notes):
+    def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
+        raise ArithmeticError(name)
+
+
+class CannotBeMade(Notes):
+    def __init__(self) -> None:
+        raise ArithmeticError("not today")
+
+
+ELSEWHERE = ("rotate", "viewed", "recent_items", "time")
+"""What a sign-in does besides, where the user's home is another partition."""
+
+
+def names() -> list[str]:
+    """Return the names of the operations since the last call."""
+    told = [name for name, *_ in Notes.operations]
+    Notes.operations.clear()
+    return told
+
+
+def observe(settings: Any, *classes: str) -> None:
+    settings.REDSESS = {**settings.REDSESS, "OBSERVERS": [HERE.format(each) for each in classes]}
+
+
+@pytest.fixture
+def notes(redis, settings, known_scripts, new_session) -> Iterator[type[Notes]]:
+    observe(settings, "Notes")
+    # What a process asks each partition once is asked.
+    online.count()
+    new_session().flush()
+    Notes.operations.clear()
+    Notes.events.clear()
+    yield Notes
+    observe(settings)
+
+
+def use() -> None:
+    """Create a session, read it, change it, sign in, end it."""
+    session = SessionStore()
+    session["colour"] = "blue"
+    session.save()
+    session = SessionStore(session.session_key)
+    session["colour"] = "red"
+    session.save()
+    session.cycle_key()
+    session["_auth_user_id"] = "7"
+    session.signed_in()
+    session.save()
+    session.flush()
+
+
+async def ause() -> None:
+    session = SessionStore()
+    await session.aset("colour", "blue")
+    await session.asave()
+    session = SessionStore(session.session_key)
+    await session.aset("colour", "red")
+    await session.asave()
+    await session.acycle_key()
+    await session.aset("_auth_user_id", "7")
+    session.signed_in()
+    await session.asave()
+    await session.aflush()
+
+
+@pytest.mark.on_cluster
+def test_each_operation_is_told_by_its_name(redis, partitions, notes) -> None:
+    use()
+    # The user's home may be another partition: then the old session ends there.
+    expected = ["create", "read", "save", "sign_in", "end"]
+    assert [name for name in names() if name not in ELSEWHERE] == expected
+    asyncio.run(ause())
+    assert [name for name in names() if name not in ELSEWHERE] == expected
+    online.sessions()
+    assert set(names()) == {"page"}
+    online.end("-" * 20)
+    assert set(names()) <= {"end", "time"}
+
+
+def test_where_it_was_sent_and_as_what(redis, settings, notes, new_session) -> None:
+    session = new_session(colour="blue")
+    SessionStore(session.session_key).load()
+    assert [name for name, *_ in notes.operations] == ["create", "read"]
+    (_, created, _, _), (_, read, seconds, error) = notes.operations
+    host, port = "127.0.0.1", redis.connection_pool.connection_kwargs["port"]
+    assert (read.address, read.port, read.database, read.peer) == (host, port, 0, "")
+    assert (read.script, read.commands) == ("", 3)
+    assert (created.script, created.commands > 1) == ("add", True)
+    assert 0 < seconds < TIMEOUT * 10
+    assert error is None
+
+
+def test_on_a_cluster_the_node_is_told_beside_the_configured_address(clustered, settings, new_session) -> None:
+    observe(settings, "Notes")
+    Notes.operations.clear()
+    try:
+        for _ in range(8):
+            new_session()
+        told = {server.peer for _, server, _, _ in Notes.operations}
+        assert len(told) > 1
+        assert all(peer.count(":") == 1 for peer in told)
+        assert len({(server.address, server.port) for _, server, _, _ in Notes.operations}) == 1
+    finally:
+        observe(settings)
+
+
+def test_without_observers_nothing_is_called(redis, new_session) -> None:
+    assert (retries.run, retries.fetch, sending.ask) == observing._UNOBSERVED
+    use()
+    called = list[str]()
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_filename)
+
+    gc.disable()
+    sys.setprofile(note)
+    try:
+        use()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    assert len(called) > 100
+    assert not {observing.__file__, observers.__file__}.intersection(called)
+
+
+def test_observers_that_are_named_no_more_are_called_no_more(redis, settings, notes, new_session) -> None:
+    observe(settings)
+    new_session()
+    assert notes.operations == []
+    assert (retries.run, retries.fetch, sending.ask) == observing._UNOBSERVED
+
+
+@pytest.mark.parametrize("named", ["CannotBeMade", "Nobody"])
+def test_an_observer_that_cannot_be_made_is_one_clear_error(settings, named: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=rf"REDSESS\['OBSERVERS'\] names '.*{named}', which can't be made"):
+        observe(settings, named)
+    observe(settings)
+
+
+def test_one_that_raises_is_logged_once_and_left_out(redis, settings, notes, caplog, new_session) -> None:
+    observe(settings, "Fails", "Notes")
+    new_session(colour="blue")
+    use()
+    assert lines_of(caplog, "django_redsess", logging.ERROR) == [
+        "Fails failed, and is not called again in this process."
+    ]
+    assert {"create", "read", "save", "sign_in", "end"}.issubset(names())
+
+
+def test_an_outage_is_told_when_it_begins_and_when_it_is_over(redis, settings, notes, new_session) -> None:
+    session = new_session(colour="blue")
+    names()
+    with full(redis):
+        for _ in range(2):
+            with pytest.raises(SessionStoreUnavailable):
+                SessionStore(session.session_key).save()
+    SessionStore(session.session_key).save()
+    failed = [error for _, _, _, error in notes.operations if error is not None]
+    assert {type(error.__cause__) for error in failed} == {OutOfMemoryError}
+    (begun, begun_facts), (over, over_facts) = notes.events
+    assert (begun, begun_facts) == ("outage_begun", {"server": "", "error": "OutOfMemoryError"})
+    assert (over, over_facts.pop("server")) == ("outage_over", "")
+    assert over_facts.pop("seconds") > 0  # type: ignore[operator]
+    assert over_facts == {}
+
+
+def test_a_silent_server_takes_the_seconds_that_are_told(redis, own_server, settings, notes, new_session) -> None:
+    settings.CACHES = {**settings.CACHES, **caches(own_server.url, timeout=TIMEOUT)}
+    session = new_session(colour="blue")
+    names()
+    with frozen(own_server), pytest.raises(SessionStoreUnavailable):
+        SessionStore(session.session_key).load()
+    [(name, _, seconds, error)] = notes.operations
+    # Two attempts.
+    assert (name, seconds >= 2 * TIMEOUT, type(error)) == ("read", True, SessionStoreUnavailable)
+
+
+def test_a_cancelled_request_is_told_too(own_server, settings, notes, new_session) -> None:
+    settings.CACHES = {**settings.CACHES, **caches(own_server.url)}
+    session = new_session(colour="blue")
+
+    async def cancelled() -> None:
+        await SessionStore(session.session_key).aload()
+        names()
+        with frozen(own_server):
+            reading = asyncio.create_task(SessionStore(session.session_key).aload())
+            await asyncio.sleep(0.1)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+
+    asyncio.run(cancelled())
+    [(name, _, seconds, error)] = notes.operations
+    assert (name, seconds >= 0.05) == ("read", True)
+    assert isinstance(error, asyncio.CancelledError | GeneratorExit)
+
+
+def test_a_merge_is_told(redis, notes, new_session) -> None:
+    session = new_session(colour="blue")
+    first, second = SessionStore(session.session_key), SessionStore(session.session_key)
+    first["a"], second["b"] = 1, 2
+    first.save()
+    second.save()
+    assert notes.events == [("conflict_merged", {"merges": 1})]
+
+
+@pytest.mark.django_db
+def test_a_refused_sign_in_is_told(redis, settings, notes, client, set_limit) -> None:
+    user = User.objects.create_user("lena")
+    set_limit(1, "refuse")
+    client.force_login(user)
+    with pytest.raises(SessionLimitReached):
+        type(client)().force_login(user)
+    assert notes.events == [("sign_in_refused", {"reason": "limit"})]
+    notes.events.clear()
+    online.block(user, until=timezone.now() + timezone.timedelta(hours=1))
+    with pytest.raises(SignInRefused):
+        type(client)().force_login(user)
+    assert notes.events == [("sign_in_refused", {"reason": "block"})]
+    online.unblock(user)
+
+
+def test_checks_are_told(redis, notes) -> None:
+    checks.messages()
+    assert "check" in names()
+
+
+def test_the_wait_of_the_cleaner_is_told(redis, notes) -> None:
+    waker, (readable, other) = wake_up.Waker(keyspace().partitions), socket.socketpair()
+    ringing = threading.Timer(0.2, redis.rpush, (keyspace().partitions[0].wake, "1"))
+    ringing.start()
+    with readable, other:
+        waker.wait(30, until=readable)
+    waker.close()
+    ringing.join()
+    [(name, _, seconds, error)] = notes.operations
+    assert (name, 0.1 < seconds < 20, error) == ("wait", True, None)
+
+
+def test_no_observer_learns_who_it_was(redis, notes) -> None:
+    session = SessionStore()
+    session["_auth_user_id"] = "4711"
+    session.save()
+    key, sid = session.session_key, session.sid
+    SessionStore(key).load()
+    every_operation.end(sid)
+    told = repr(notes.operations) + repr(notes.events)
+    assert told.count("Server(") >= 3
+    for secret in (key, sid, "4711"):
+        assert secret not in told
+    list(cleaning.expired())
+
+
+@pytest.mark.unit
+def test_the_reference_names_all_operations_and_events() -> None:
+    sources = [path.read_text() for path in (ROOT / "django_redsess").rglob("*.py")]
+    plain = {name for text in sources for name in re.findall(r'(?:Plain|ask_each)\([^"]*?"([\w-]+)"', text)}
+    told = {name for text in sources for name in re.findall(r'(?:observers\.event|tell)\(\s*"(\w+)"', text)}
+    assert {"page", "read", "blocks"} <= plain
+    assert {"outage_begun", "check", "wait"} <= told
+    reference = (ROOT / "docs" / "reference" / "observers.rst").read_text()
+    operations = {script.task for script in lua_scripts.every()} | {"sign_in", "time"} | plain
+    assert [name for name in sorted(operations | told) if f"``{name}``" not in reference] == []
