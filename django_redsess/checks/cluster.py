@@ -23,6 +23,7 @@ from django_redsess.checks.server import (
     ASKS_SERVER,
     SERVER,
     Told,
+    by_django_redis,
     is_of_database,
     may_ask,
     name_of_cache,
@@ -73,7 +74,7 @@ def _said_of(pool: Any) -> Iterator[Told]:
             yield unfit
         elif pool.cluster is None and hello.get("mode") == "cluster":
             node = f"The server of {name_of_cache()} is a node of a cluster"
-            hint = f"Add to OPTIONS: {FACTORY}. Name several nodes in LOCATION, and set REDSESS['PARTITIONS'] to 64."
+            hint = by_django_redis(f"{FACTORY}. Name several nodes in LOCATION, and set REDSESS['PARTITIONS'] to 64.")
             yield "W026", f"{node}: sessions on other nodes can't be reached.", hint
         else:
             yield from _refused(pool)

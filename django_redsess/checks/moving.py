@@ -16,13 +16,13 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from django_redsess.backend import is_in_use
-from django_redsess.checks.server import ASKS_SERVER, may_ask
+from django_redsess.checks.server import ASKS_SERVER, OF_UNFIT, databases_of, may_ask
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import SessionStore
 from django_redsess.moving.sources import OwnSource, source
-from django_redsess.transport import sending
+from django_redsess.transport import aliases, sending
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.round_trips import ask_each, drive
 
@@ -54,8 +54,16 @@ def check_source(**kwargs: Any) -> list[checks.CheckMessage]:
 
 def _of_own(found: OwnSource) -> list[checks.CheckMessage]:
     there, here = found.store, (settings.SESSION_CACHE_ALIAS, conf.PREFIX)
-    locations = [settings.CACHES.get(alias, {}).get("LOCATION") for alias in (there.alias, here[0])]
-    if there.prefix != here[1] or locations[0] != locations[1]:
+    entries = [settings.CACHES.get(alias, {}) for alias in (there.alias, here[0])]
+    try:
+        aliases.pool_of(there.alias)
+    except Exception as error:  # It may be any code. Its text may have the password, unless it is ours.
+        if isinstance(error, aliases.UnfitEntry):
+            return [problem(OF_UNFIT[error.about], f"MOVE_FROM names {error}", error.hint)]
+    same = entries[0].get("LOCATION") == entries[1].get("LOCATION") or databases_of(entries[0]) & databases_of(
+        entries[1]
+    )
+    if there.prefix != here[1] or not same:
         return []
     message = f"MOVE_FROM is the same server with the same PREFIX, {there.prefix!r}: both stores would have one name."
     return [problem("E062", message, "Set REDSESS['PREFIX'] to a new one, and PREFIX in MOVE_FROM to the old one.")]

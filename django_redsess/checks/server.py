@@ -12,14 +12,12 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core import checks
 from django.utils.encoding import force_str
-from django.utils.module_loading import import_string
-from django_redis.cache import RedisCache
 from redis.connection import SSLConnection, parse_url
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, problem
-from django_redsess.transport import agreement, connections, sending
+from django_redsess.transport import agreement, aliases, connections, sending
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outage import has_answered, message_of, words_of
 from django_redsess.transport.sending import retries_of
@@ -28,56 +26,74 @@ ASKS_SERVER = "session_server"
 """The tag of the checks that ask the server."""
 
 SERVER, SENTINELS = "the server of the sessions", "its sentinels"
-ADD = {
-    SERVER: "Add to OPTIONS: 'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5.",
-    SENTINELS: "Add to OPTIONS: 'SENTINEL_KWARGS': {'socket_connect_timeout': 0.5, 'socket_timeout': 0.5, "
-    "'retry': Retry(NoBackoff(), 0)} (of redis.retry and redis.backoff).",
-}
-STOP = {
-    SERVER: "Remove retry, retry_on_timeout and retry_on_error from LOCATION and CONNECTION_POOL_KWARGS: they multiply "
-    "the wait in an outage, and can count a view twice. This app repeats a command once, where that is harmless.",
-    SENTINELS: f"{ADD[SENTINELS]} Else redis-py retries up to ten times, and each sentinel that is down costs seconds.",
-}
+ADD_TO_SENTINELS = (
+    "Add to OPTIONS: 'SENTINEL_KWARGS': {'socket_connect_timeout': 0.5, 'socket_timeout': 0.5, "
+    "'retry': Retry(NoBackoff(), 0)} (of redis.retry and redis.backoff)."
+)
 
 WRITE_AS = (
     "Write it as 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, [ as %5B, "
-    "] as %5D and a comma as %2C."
+    "] as %5D, a comma as %2C and a semicolon as %3B."
 )
 TO_SENTINELS = (
-    "Add to OPTIONS: 'CLIENT_CLASS': 'django_redis.client.SentinelClient', 'CONNECTION_FACTORY': "
+    "'CLIENT_CLASS': 'django_redis.client.SentinelClient', 'CONNECTION_FACTORY': "
     "'django_redis.pool.SentinelConnectionFactory', and 'SENTINELS': [('host', 26379), …]. LOCATION is "
     "'redis://name/0', with the name of the master as the sentinels have it."
 )
+OF_UNFIT = {"entry": "E004", "backend": "E069", "option": "E070"}
 
 
 @checks.register(checks.Tags.caches)
 def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Refuse a SESSION_CACHE_ALIAS whose cache is not one of django-redis: sessions use its connections."""
+    """Refuse a SESSION_CACHE_ALIAS whose cache can't hold sessions: they connect with its settings."""
     if not is_in_use():
         return []
     alias = settings.SESSION_CACHE_ALIAS
     entry, subject = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
-    if entry is None or not _is_of_django_redis(entry):
-        wrong = "which does not exist" if entry is None else "which is not a cache of django-redis"
-        fitting = [name for name, each in settings.CACHES.items() if _is_of_django_redis(each)]
+    backend = None if entry is None else aliases.backend_of(entry)
+    if entry is None or backend is None:
+        wrong = "which does not exist" if entry is None else f"which is not a cache of {aliases.NAMES}"
+        fitting = [name for name, each in settings.CACHES.items() if aliases.backend_of(each)]
         listed = ", ".join(map(repr, fitting or settings.CACHES))
-        hint = f"CACHES has {listed}: add one with the BACKEND 'django_redis.cache.RedisCache'."
+        hint = f"CACHES has {listed}: add one with the BACKEND {aliases.DJANGO_REDIS.path!r}."
         if fitting:
-            hint = f"Set SESSION_CACHE_ALIAS to one of django-redis in CACHES: {listed}."
+            hint = f"Set SESSION_CACHE_ALIAS to one of {aliases.NAMES} in CACHES: {listed}."
         return [problem("E004", f"{subject}, {wrong}.", hint)]
-    if "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in pools():
+    if backend is aliases.DJANGO_REDIS and "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in pools():
         message = f"CACHES[{alias!r}] has SENTINELS, but nothing that asks them: its LOCATION is taken for a host."
-        return [problem("E053", message, TO_SENTINELS)]
+        return [problem("E053", message, by_django_redis(TO_SENTINELS))]
     try:
         pool = connections.pool().any_node()
         # This does not connect, but raises an error for an unknown option.
         pool.connection_class(**pool.connection_kwargs)
+    except aliases.UnfitEntry as unfit:
+        return [problem(OF_UNFIT[unfit.about], f"{unfit}", unfit.hint)]
     except Exception as reason:  # Its text may contain a part of the URL, with the password: show its type only.
-        if wrong := next(filter(None, map(_wrong_in, _urls(entry))), ""):
+        if wrong := next(filter(None, (_wrong_in(url, backend) for url in aliases.urls_of(entry))), ""):
             return [problem("E004", f"{subject}, whose LOCATION {wrong}.", WRITE_AS)]
-        hint = "Check its OPTIONS in the documentation of django-redis and redis-py. ShardClient can't keep sessions."
-        return [problem("E004", f"{subject}, which can't be used ({type(reason).__name__}).", hint)]
+        # The names in OPTIONS are no secret.
+        named = [name for name in aliases.options_of(entry) if f"'{name}'" in str(reason)]
+        said = f"{type(reason).__name__}: {named[0]}" if named else type(reason).__name__
+        hint = (
+            f"Check its OPTIONS in the documentation of {backend.name} and redis-py. ShardClient can't keep sessions."
+        )
+        return [problem("E004", f"{subject}, which can't be used ({said}).", hint)]
     return []
+
+
+def by_django_redis(options: str) -> str:
+    """Return a hint that has ``options`` added to the entry of the sessions, which only django-redis has."""
+    is_one = _backend() is aliases.DJANGO_REDIS
+    return f"{'Add' if is_one else f'Set BACKEND to {aliases.DJANGO_REDIS.path!r}, and add'} to OPTIONS: {options}"
+
+
+def _backend() -> aliases.Backend | None:
+    return aliases.backend_of(settings.CACHES.get(settings.SESSION_CACHE_ALIAS, {}))
+
+
+def _place_of_options() -> str:
+    backend = _backend()
+    return backend.options if backend else "OPTIONS"
 
 
 @checks.register(checks.Tags.caches)
@@ -86,11 +102,14 @@ def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
     pool = pools().get(SERVER)
     if pool is None or pool.cluster is not None or pool.is_behind_sentinel:
         return []
-    urls = _urls(settings.CACHES[settings.SESSION_CACHE_ALIAS])
+    urls = aliases.urls_of(settings.CACHES[settings.SESSION_CACHE_ALIAS])
     if len(urls) < 2:
         return []
     message = f"LOCATION of {name_of_cache()} names {len(urls)} servers: sessions are on the first only."
-    hint = "Name one. A cluster needs the factory of this app in OPTIONS, and replicas that take over need Sentinel."
+    hint = (
+        "Name one. A cluster needs the factory of this app in OPTIONS, and replicas that take over need Sentinel, both "
+        "with django-redis."
+    )
     return [problem("W055", message, hint)]
 
 
@@ -102,7 +121,7 @@ def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
     if pool is None or not pool.connection_kwargs.get("decode_responses"):
         return []
     message = f"{name_of_cache()} sets decode_responses: no session can be read."
-    hint = "Remove it from LOCATION and CONNECTION_POOL_KWARGS (in a URL, even decode_responses=false sets it)."
+    hint = f"Remove it from LOCATION and {_place_of_options()} (in a URL, even decode_responses=false sets it)."
     return [problem("E007", message, hint)]
 
 
@@ -113,8 +132,8 @@ def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     if pool is None:
         return []
     alias = settings.SESSION_CACHE_ALIAS
-    ours = _databases(settings.CACHES[alias])
-    shared = [name for name, entry in settings.CACHES.items() if name != alias and ours & _databases(entry)]
+    ours = databases_of(settings.CACHES[alias])
+    shared = [name for name, entry in settings.CACHES.items() if name != alias and ours & databases_of(entry)]
     effect = "is in the Redis database of the sessions: its clear() ends them all."
     messages = [f"CACHES[{name!r}] {effect}" for name in shared]
     if alias == "default" and pool.cluster is None:
@@ -135,11 +154,20 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
         "Without them, redis-py 8 waits 5 seconds for a server that does not answer, and older versions wait for ever. "
         "Most commands are sent twice before the visitor gets a 503."
     )
-    return [
-        problem("W010", f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}.", f"{ADD[whose]} {effect}")
-        for whose, pool in pools().items()
-        if (missing := _missing_timeouts(pool))
-    ]
+    found = []
+    for whose, pool in pools().items():
+        if not (missing := _missing_timeouts(pool)):
+            continue
+        add = "Add to OPTIONS: 'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5."
+        if whose == SENTINELS:
+            add = ADD_TO_SENTINELS
+        elif _backend() is not aliases.DJANGO_REDIS:
+            # With nothing said they are set.
+            named = " and ".join(missing)
+            add = f"Remove {named} from {_place_of_options()}, or set 0.5 there: what is left out is 0.5 for sessions."
+        message = f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}."
+        found.append(problem("W010", message, f"{add} {effect}"))
+    return found
 
 
 @checks.register(checks.Tags.caches)
@@ -154,18 +182,23 @@ def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     wait = "for ever" if wait_seconds is None else f"{wait_seconds} seconds"
     message = f"{name_of_cache()} has a BlockingConnectionPool that waits {wait} for a free connection."
-    hint = (
-        "While the server does not answer, requests queue for a connection first. Add to OPTIONS: "
-        "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}."
-    )
+    add = "'timeout': 0.5" if _place_of_options() == "OPTIONS" else "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}"
+    hint = f"While the server does not answer, requests queue for a connection first. Add to OPTIONS: {add}."
     return [problem("W020", message, hint)]
 
 
 @checks.register(checks.Tags.caches)
 def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of retries by redis-py, which multiply ours."""
+    where = f"retry, retry_on_timeout and retry_on_error from LOCATION and {_place_of_options()}"
+    stop = {
+        SERVER: f"Remove {where}: they multiply the wait in an outage, and can count a view twice. This app repeats a "
+        "command once, where that is harmless.",
+        SENTINELS: f"{ADD_TO_SENTINELS} Else redis-py retries up to ten times, and each sentinel that is down costs "
+        "seconds.",
+    }
     return [
-        problem("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", STOP[whose])
+        problem("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", stop[whose])
         for whose, pool in pools().items()
         if _repeats(pool)
     ]
@@ -221,27 +254,12 @@ def _repeats(pool: Any) -> bool:
     return bool(kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
 
 
-def _is_of_django_redis(entry: Mapping[str, Any]) -> bool:
-    try:
-        return issubclass(import_string(entry["BACKEND"]), RedisCache)
-    except Exception:  # It may be any code.
-        return False
-
-
-def _urls(entry: Mapping[str, Any]) -> list[Any]:
-    location = entry.get("LOCATION")
-    if isinstance(location, str):
-        return re.split("," if _is_of_django_redis(entry) else "[;,]", location)
-    return list(location or [None])
-
-
-def _wrong_in(url: object) -> str:
+def _wrong_in(url: object, backend: aliases.Backend) -> str:
     """Say what is wrong with ``url``, without quoting it: any part may be of the password."""
     if not isinstance(url, str):
         return "is missing, or not a string"
-    schemes = ("redis://", "rediss://", "unix://")
-    if not url.startswith(schemes):
-        return f"begins with none of {', '.join(schemes)}"
+    if not url.startswith(aliases.SCHEMES):
+        return f"begins with none of {', '.join(backend.schemes)}"
     try:
         urlsplit(url).port  # noqa: B018
     except ValueError:
@@ -253,15 +271,14 @@ def _wrong_in(url: object) -> str:
     return ""
 
 
-def _databases(entry: Mapping[str, Any]) -> set[object]:
-    # The Redis databases of an entry of CACHES, by its settings; none for a cache of another kind.
+def databases_of(entry: Mapping[str, Any]) -> set[object]:
+    """Return the Redis databases of an entry of CACHES, by its settings; none for a cache of another kind."""
     try:
-        options = entry.get("OPTIONS", {})
-        kwargs = options.get("CONNECTION_POOL_KWARGS", {}) if _is_of_django_redis(entry) else options
+        kwargs = aliases.options_of(entry)
         # With sentinels, the host is the name of a service: it means something only together with the sentinels.
-        sentinels = frozenset(map(tuple, options.get("SENTINELS", ())))
+        sentinels = frozenset(map(tuple, entry.get("OPTIONS", {}).get("SENTINELS", ())))
         found = set[object]()
-        for url in _urls(entry):
+        for url in aliases.urls_of(entry):
             at = {"host": "localhost", "port": 6379, "db": 0, **kwargs, **parse_url(url)}  # type: ignore[no-untyped-call]
             host = "localhost" if at["host"] in ("127.0.0.1", "::1") else at["host"]
             found.add((sentinels, at.get("path") or (host, at["port"]), int(at["db"])))
@@ -343,7 +360,7 @@ def why_unfit(hello: dict[str, str]) -> Told | None:
     """Tell why a server that answered HELLO with these fields can't keep sessions; None if it can."""
     if hello.get("mode") == "sentinel":
         message = f"The server of {name_of_cache()} is a sentinel, which keeps no sessions."
-        return "W054", message, TO_SENTINELS
+        return "W054", message, by_django_redis(TO_SENTINELS)
     version = hello.get("version", "")
     # Valkey begins with 7.2.
     if re.match(r"[1-6]\.", version):

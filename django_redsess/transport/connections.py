@@ -1,8 +1,8 @@
 """
 Connections to the server that holds the sessions.
 
-They are made with the settings of the django-redis cache ``CACHES[SESSION_CACHE_ALIAS]``: its address, credentials and
-time-outs. The cache has connections of its own. So has each event loop.
+They are made with the settings of the cache ``CACHES[SESSION_CACHE_ALIAS]``: its address, credentials and time-outs.
+The cache has connections of its own. So has each event loop.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import redis.asyncio
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django_redis import get_redis_connection
 
+from django_redsess.transport import aliases
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.keys import Partition, other_store
 from django_redsess.transport.pools import MANY, LoopPool, Pool, agreet, own
@@ -36,7 +36,7 @@ def pool() -> Any:
     Return what sessions use to connect: a pool with the settings of the alias, or its cluster.
 
     ``pool().of(tag)`` is the pool of the server that has a partition. django-redis has one pool for each address in a
-    process, and so have sessions.
+    process, and so have sessions. Of the other backends, sessions have one for equal settings.
     """
     global _pool
     if (other := other_store()) is not None:
@@ -55,7 +55,7 @@ def _pool_of(alias: str, named_by: str) -> Any:
             f"{', '.join(map(repr, settings.CACHES))}. Add it. If a test overrides CACHES, keep the entry: "
             "override_settings(CACHES={**settings.CACHES, ...})."
         )
-    found = get_redis_connection(alias).connection_pool
+    found = aliases.pool_of(alias)
     with _POOL_LOCK:
         if not isinstance(found, Cluster):
             if found not in _OF_ALIAS:
