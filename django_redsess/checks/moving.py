@@ -59,7 +59,7 @@ def _of_own(found: OwnSource) -> list[checks.CheckMessage]:
         aliases.pool_of(there.alias)
     except Exception as error:  # It may be any code. Its text may have the password, unless it is ours.
         if isinstance(error, aliases.UnfitEntry):
-            return [problem(OF_UNFIT[error.about], f"MOVE_FROM names {error}", error.hint)]
+            return [problem(OF_UNFIT[error.about], f"MOVE_FROM: {error}", error.hint)]
     same = entries[0].get("LOCATION") == entries[1].get("LOCATION") or databases_of(entries[0]) & databases_of(
         entries[1]
     )

@@ -1,5 +1,6 @@
 """What is found wrong with the caches: their connections, pools, time-outs and retries."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,11 +9,12 @@ from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
 from testproject import servers
+from tests.helpers.backends import BACKENDS, OTHERS, entry
 from tests.helpers.checks import NEVER, TIMEOUTS, SetCache, found, messages, was_called
 
 
 @pytest.mark.parametrize("alias", ["missing", "local"])
-def test_a_cache_that_is_not_of_django_redis_is_refused(settings, alias: str) -> None:
+def test_a_cache_that_sessions_cannot_use_is_refused(settings, alias: str) -> None:
     settings.CACHES = {**settings.CACHES, "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
     settings.SESSION_CACHE_ALIAS = alias
     assert found() == ["E004"]
@@ -40,7 +42,7 @@ def test_a_cache_that_cannot_be_connected_to_is_refused_without_its_url(set_cach
     assert "hush" not in error.msg + error.hint
 
 
-@pytest.mark.parametrize("of", ["django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache"])
+@pytest.mark.parametrize("of", BACKENDS.values())
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -188,3 +190,100 @@ def test_of_several_servers_sessions_use_the_first_only(set_cache, server, count
     for location in (urls, ",".join(urls)):
         set_cache(location)
         assert found() == warnings
+
+
+DJANGO, VALKEY = BACKENDS["Django"], BACKENDS["django-valkey"]
+
+
+@pytest.fixture
+def set_entry(settings) -> Callable[..., None]:
+    """Return a function that writes the entry of the sessions as a backend has it."""
+
+    def change(backend: str, url: str, **options: Any) -> None:
+        settings.CACHES = {**settings.CACHES, "sessions": entry(backend, url, **options)}
+
+    return change
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+def test_another_backend_is_without_complaint_and_needs_no_time_outs(set_entry, server, backend: str) -> None:
+    set_entry(backend, server.url)
+    assert found() == []
+    set_entry(backend, server.url, pool_class="BlockingConnectionPool")
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "named"),
+    [
+        ({"socket_timeout": None, "socket_connect_timeout": None}, "W010", "Remove socket_connect_timeout and socket_"),
+        ({"retry_on_timeout": True}, "W011", "retry_on_timeout"),
+        ({"pool_class": "BlockingConnectionPool", "timeout": 3}, "W020", "'timeout': 0.5"),
+        ({"decode_responses": True}, "E007", ""),
+    ],
+)
+@pytest.mark.parametrize(("backend", "place"), [("Django", "OPTIONS"), ("django-valkey", "CONNECTION_POOL_KWARGS")])
+def test_hints_name_the_options_of_the_backend(set_entry, server, backend, place, options, expected, named) -> None:
+    set_entry(backend, server.url, **options)
+    [message] = messages()
+    assert message.id == f"django_redsess.{expected}"
+    assert place in message.hint
+    assert named in message.hint
+    assert ("CONNECTION_POOL_KWARGS" in message.hint) == (place == "CONNECTION_POOL_KWARGS")
+    # Those of django-redis and django-valkey, which would not help here.
+    assert "SOCKET_TIMEOUT" not in message.hint
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "expected"),
+    [
+        (DJANGO, {"pool_class": "redis.sentinel.SentinelConnectionPool"}, "E069"),
+        (DJANGO, {"SENTINELS": [("127.0.0.1", 26379)]}, "E069"),
+        (VALKEY, {"CLIENT_CLASS": "django_valkey.client.SentinelClient", "SENTINELS": [("127.0.0.1", 26379)]}, "E069"),
+        ("django_valkey.cluster_cache.cache.ClusterValkeyCache", {}, "E069"),
+        (VALKEY, {"CONNECTION_POOL_KWARGS": {"cache_enabled": True}}, "E070"),
+    ],
+)
+def test_what_only_django_redis_can_is_refused(set_cache, settings, backend: str, options, expected: str) -> None:
+    set_cache("redis://:hush@127.0.0.1")
+    before = settings.CACHES["sessions"]
+    settings.CACHES = {**settings.CACHES, "sessions": {**before, "BACKEND": backend, "OPTIONS": options}}
+    [error] = messages()
+    assert error.id == f"django_redsess.{expected}"
+    assert "hush" not in error.msg + error.hint
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+@pytest.mark.parametrize(
+    "url", ["http://:hush@127.0.0.1", "redis://:hush/1@127.0.0.1", "redis://:hush@127.0.0.1?db=hush"]
+)
+def test_an_address_of_another_backend_is_refused_without_its_password(set_entry, backend: str, url: str) -> None:
+    set_entry(backend, url)
+    [error] = messages()
+    assert error.id == "django_redsess.E004"
+    assert "hush" not in error.msg + error.hint
+    assert ("valkey://" in error.msg) == (backend == "django-valkey" and url.startswith("http"))
+
+
+def test_an_option_that_redis_py_does_not_know_is_named(set_cache, set_entry, server) -> None:
+    set_entry("Django", server.url, tiemout=1)
+    [of_django] = messages()
+    set_cache(CONNECTION_POOL_KWARGS={"tiemout": 1})
+    [of_django_redis] = messages()
+    for error in (of_django, of_django_redis):
+        assert error.id == "django_redsess.E004"
+        assert "tiemout" in error.msg
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+def test_of_several_servers_of_another_backend_sessions_use_the_first(set_entry, settings, server, backend) -> None:
+    set_entry(backend, f"{server.url},redis://127.0.0.1:{servers.free_port()}/0")
+    assert found() == ["W055"]
+
+
+@pytest.mark.parametrize("backend", OTHERS)
+def test_a_node_of_a_cluster_is_told_to_use_django_redis(set_entry, cluster, backend: str) -> None:
+    set_entry(backend, cluster.urls[0])
+    [warning] = messages()
+    assert warning.id == "django_redsess.W026"
+    assert "'django_redis.cache.RedisCache'" in warning.hint

@@ -6,6 +6,7 @@ from django.core.management import call_command
 
 from django_redsess.checks import moving as moving_checks
 from django_redsess.moving import SessionStore, Source
+from tests.helpers.backends import entry
 
 DATABASE = "django.contrib.sessions.backends.db"
 
@@ -38,6 +39,34 @@ class Unwritten(Source):
 def test_what_the_settings_say(store_settings, engine: str, redsess: dict, expected: list[str]) -> None:
     store_settings.SESSION_ENGINE = f"django_redsess.{engine}"
     store_settings.REDSESS = redsess
+    assert found(moving_checks.check_source) == expected
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"OPTIONS": {"CLIENT_CLASS": "django_valkey.client.SentinelClient"}}, ["E069"]),
+        ({"OPTIONS": {"CONNECTION_POOL_KWARGS": {"cache_enabled": True}}}, ["E070"]),
+        ({"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}, ["E004"]),
+    ],
+)
+def test_the_entry_of_the_other_store_is_checked(store_settings, changes: dict, expected: list[str]) -> None:
+    store_settings.CACHES = {**store_settings.CACHES, "before": {**entry("django-valkey", "redis://h"), **changes}}
+    store_settings.SESSION_ENGINE = "django_redsess.moving"
+    store_settings.REDSESS = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before", "PREFIX": "old"}}
+    assert found(moving_checks.check_source) == expected
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("there", "expected"), [("redis://h:7/1", ["E062"]), ("redis://h:7/2", [])])
+def test_one_store_by_two_backends_is_told_by_its_address(store_settings, there: str, expected: list[str]) -> None:
+    entries = {"before": entry("django-valkey", there), "now": entry("Django", "redis://h:7/1")}
+    store_settings.CACHES = {**store_settings.CACHES, **entries}
+    store_settings.SESSION_CACHE_ALIAS = "now"
+    store_settings.SESSION_ENGINE = "django_redsess.moving"
+    store_settings.REDSESS = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before", "PARTITIONS": 4}}
     assert found(moving_checks.check_source) == expected
 
 

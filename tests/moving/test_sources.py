@@ -24,12 +24,15 @@ from django_redsess.moving import Row, SessionStore, Source
 from django_redsess.moving.contents import _log_once
 from django_redsess.moving.sources import OwnSource, source
 from django_redsess.transport.keys import bucket_of, bucket_of_user, using
+from tests.helpers.backends import BACKENDS as BACKENDS_OF_SESSIONS
+from tests.helpers.backends import entry
 
 BACKENDS = "django.contrib.sessions.backends"
 
 CACHES = {
     "django-redis": {"BACKEND": "django_redis.cache.RedisCache", "OPTIONS": {"IGNORE_EXCEPTIONS": True}},
     "Django's Redis cache": {"BACKEND": "django.core.cache.backends.redis.RedisCache"},
+    "django-valkey": {"BACKEND": "django_valkey.cache.ValkeyCache", "OPTIONS": {"IGNORE_EXCEPTIONS": True}},
     "memory": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
 }
 DATABASES = {"db": f"{BACKENDS}.db", "cached_db": f"{BACKENDS}.cached_db"}
@@ -216,10 +219,11 @@ def test_a_signed_cookie_gets_a_key_that_stays(moving, step, partitions, setting
         assert SessionStore(moved.session_key).load() == {}
 
 
-@pytest.fixture
-def other_store(moving: Any) -> OwnSource:
-    """Another store of this engine: another prefix, and one partition."""
-    named = {"PREFIX": "before", "PARTITIONS": 1}
+@pytest.fixture(params=BACKENDS_OF_SESSIONS)
+def other_store(request: pytest.FixtureRequest, moving: Any, server: Any) -> OwnSource:
+    """Another store of this engine: another prefix, one partition, and an entry of CACHES of any backend."""
+    named = {"PREFIX": "before", "PARTITIONS": 1, "SESSION_CACHE_ALIAS": "before"}
+    moving.CACHES = {**moving.CACHES, "before": entry(request.param, server.url, seconds=5)}
     moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": named, "PARTITIONS": 4}
     found = source()
     assert isinstance(found, OwnSource)

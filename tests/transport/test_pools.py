@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import redis as redis_py
 from django.core.cache import caches as django_caches
-from django_redis import get_redis_connection
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -22,8 +21,9 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, pools, sending
 from django_redsess.transport.pools import PooledConnection
 from django_redsess.transport.sending import command
+from tests.helpers.backends import BACKENDS, entry, pool_of_cache
 from tests.helpers.behind import afetch, fetch
-from tests.helpers.outages import caches
+from tests.helpers.outages import PATIENCE
 from tests.helpers.running import wait_until
 
 PING = command("PING")
@@ -32,20 +32,21 @@ WAIT = command("BLPOP", "{redsess}:nothing", 5)
 Use = Callable[..., Any]
 
 
-@pytest.fixture
-def use(server, settings) -> Iterator[Use]:
+@pytest.fixture(params=BACKENDS)
+def use(request, server, settings) -> Iterator[Use]:
     """Return a function that gives the site a pool of its own, as its arguments say, and returns that."""
     made = []
 
     def use(*, blocking: bool = False, **options: Any) -> Any:
         # django-redis finds a pool by its address, and by nothing else.
         url = f"{server.url}?client_name=lean-{random.getrandbits(60)}"
-        settings.CACHES = caches(url)
-        settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = options
         if blocking:
             # It has a time-out of its own.
             options.setdefault("timeout", options.get("socket_timeout", 20))
-            settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = "redis.BlockingConnectionPool"
+        kind = "BlockingConnectionPool" if blocking else "ConnectionPool"
+        # The options win.
+        options = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE, **options}
+        settings.CACHES = {"sessions": entry(request.param, url, pool_class=kind, **options)}
         made.append(connections.pool())
         return made[-1]
 
@@ -232,10 +233,9 @@ def test_what_is_lost_between_two_steps_takes_no_place(use_either, redis) -> Non
 FORKED = """
 import os, sys
 from django.conf import settings
-from tests.helpers.outages import caches
-made = caches(sys.argv[1])
-made["sessions"]["OPTIONS"]["CONNECTION_POOL_CLASS"] = sys.argv[2]
-settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES=made)
+from tests.helpers.backends import entry
+made = entry(sys.argv[1], sys.argv[2], seconds=5, pool_class=sys.argv[3])
+settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES={"sessions": made})
 from django_redsess.transport import connections
 from tests.transport.test_pools import own_id
 pool = connections.pool()
@@ -266,8 +266,9 @@ assert own_id(used) in parents
 
 @pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-def test_a_fork_uses_nothing_of_its_parent(server, kind: str, when: str) -> None:
-    started = [sys.executable, "-c", FORKED, server.url, f"redis.{kind}", when]
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fork_uses_nothing_of_its_parent(server, backend: str, kind: str, when: str) -> None:
+    started = [sys.executable, "-c", FORKED, backend, server.url, kind, when]
     done = subprocess.run(started, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -313,7 +314,7 @@ def test_a_connection_that_timed_out_empties_the_pool(use_either) -> None:
 
 def test_sessions_have_connections_of_their_own(use_either, redis) -> None:
     pool = use_either()
-    of_alias = get_redis_connection("sessions").connection_pool
+    of_alias = pool_of_cache("sessions")
     before = redis.info("stats")["total_connections_received"]
     kind, options = type(of_alias), dict(of_alias.connection_kwargs)
     for number in range(5):
@@ -324,7 +325,7 @@ def test_sessions_have_connections_of_their_own(use_either, redis) -> None:
     assert redis.info("stats")["total_connections_received"] == before + 2
     assert connections.pool() is pool
     assert (type(of_alias), of_alias.connection_kwargs) == (kind, options)
-    assert kind.__module__ == "redis.connection"
+    assert kind.__module__ in ("redis.connection", "valkey.connection")
 
 
 class Rotated(CredentialProvider):
