@@ -20,6 +20,7 @@ from django.db.models import Model, Q, QuerySet
 
 from django_redsess import online, viewed
 from django_redsess.online.listing import USERS_MAX, Guests, SessionFilter, seconds_of_active
+from django_redsess.online.paging import Place
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session.client_address import named_network, network_of
@@ -410,6 +411,26 @@ class SessionQuerySet(RedisQuerySet[Any]):
         before = self.session_filter.active_seconds
         return self._with(active_seconds=seconds if before is None else min(before, seconds))
 
+    def after(self, place: Place | None, limit: int) -> tuple[list[Any], Place | None]:
+        """
+        Return up to ``limit`` rows that come after ``place``, or the first ones; and the place of the last one.
+
+        That is None if no others come. Raises NotSupportedError for a search by network, browser or system.
+        """
+        latest_first, by_seen = self._order.startswith("-"), self._by_seen
+        if self._named is not None or self.query.is_empty():
+            found = [] if self.query.is_empty() else self._found()
+            places = [_place_of(each, by_seen=by_seen) for each in found]
+            start = 0 if place is None else sum(each >= place if latest_first else each <= place for each in places)
+            end = start + limit
+            return self._rows_of(found[start:end]), places[end - 1] if end < len(places) else None
+        if self.session_filter.names_client:
+            raise NotSupportedError("A search by network, browser or system has no places.")
+        sessions, last = online.page_after(
+            self.session_filter, place, limit, by_seen=by_seen, latest_first=latest_first
+        )
+        return self._rows_of(sessions), last
+
     def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
         """
         Set ``is_own`` and ``links_user`` of each row.
@@ -487,7 +508,10 @@ class SessionQuerySet(RedisQuerySet[Any]):
         return found
 
     def _rows(self) -> list[Any]:
-        sessions = self._read()
+        return self._rows_of(self._read())
+
+    def _rows_of(self, sessions: Iterable[online.Session]) -> list[Any]:
+        sessions = list(sessions)
         users = users_by_id({session.user_id for session in sessions} - {""})
         rows = [self.model.of(session, users.get(session.user_id)) for session in sessions]
         for row in rows:
@@ -544,6 +568,11 @@ def _narrower(first: str, second: str) -> str | None:
     # "Chrome 12" is no beginning of "Chrome 120", as in is_browser().
     cuts_number = short[-1:].isdigit() and long[len(short) :][:1].isdigit()
     return long if long.lower().startswith(short.lower()) and not cuts_number else None
+
+
+def _place_of(session: online.Session, *, by_seen: bool) -> Place:
+    at = session.login_at if session.login_at and not by_seen else session.seen_at
+    return Place((at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), session.sid)
 
 
 def _is_listed(session: online.Session, guests: Guests) -> bool:

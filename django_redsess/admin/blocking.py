@@ -48,6 +48,14 @@ def may_block(request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
     return user if user is not None and is_in_reach(request, user) else None
 
 
+def lift(request: HttpRequest, user: AbstractBaseUser) -> bool:
+    """Lift the block of ``user``, and save that in the user's history. Return whether there was one."""
+    was_blocked = online.unblock(user)
+    if was_blocked:
+        history.save_lift(request, online.user_id_of(user), user)
+    return was_blocked
+
+
 def choices(user_id: str, *, ends: bool) -> list[tuple[str, str]]:
     """Return the values of the buttons that block this user, and their texts. ``ends`` says that sessions end."""
     return [(f"{hours} {user_id}", str(text)) for hours, text in (HOURS if ends else HOURS_WITHOUT_END).items()]
@@ -98,8 +106,7 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     if user is None:
         raise PermissionDenied
     name = pages.name_html(str(user))
-    if online.unblock(user):
-        history.save_lift(request, user_id, user)
+    if lift(request, user):
         messages.success(request, pages.filled(gettext("%(user)s can sign in again."), user=name))
     else:
         messages.info(request, pages.filled(gettext("%(user)s was not blocked any more."), user=name))

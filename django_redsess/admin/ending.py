@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, cast
@@ -27,6 +28,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_redsess import online
 from django_redsess.admin import blocking, history, pages
 from django_redsess.admin.end_form import EndForm
+from django_redsess.admin.end_texts import count_text, ended_text, user_text
 from django_redsess.admin.filters import chosen
 from django_redsess.admin.users import (
     deactivate,
@@ -38,7 +40,7 @@ from django_redsess.admin.users import (
 )
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import labels
+from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
 from django_redsess.online.labels import when
 from django_redsess.online.listing import USERS_MAX, SessionFilter
@@ -112,7 +114,7 @@ class EndingAdmin(pages.ListAdmin):
         return self._end_by_query(request, form)
 
     def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        data, own_sid, superusers = form.cleaned_data, pages.own_sid_of(request), self._protected_user_ids(request)
+        data, own_sid = form.cleaned_data, pages.own_sid_of(request)
         chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
@@ -123,13 +125,10 @@ class EndingAdmin(pages.ListAdmin):
             if len(found) == 1:
                 return self.ask(request, data, form)
             del found[own_sid]
-        sids = [sid for sid, session in found.items() if self.has_end_permission(request, session)]
-        # A guest may sign in as a superuser meanwhile: the script looks again.
-        ended = online.end(*sids, message=data["message"], keep_users=superusers)
+        sids, ended = self.end_found(request, found.values(), data["message"])
         # Ending what is over looks again how many replicas have it.
+        superusers = self._protected_user_ids(request) if over else ()
         replicas = least(ended.confirmed_by, end_batch(over, keep_users=superusers).confirmed_by)
-        history.save_ends(request, ended, data["message"])
-        self._sign_out_if_own(request, ended)
         again = sorted(chosen if data["again"] else {session.sid for session in ended})
         text = count_text(len(again)) if data["again"] else self._text_of(request, ended, found)
         response = self._answer(request, text, replicas, {**data, "sids": " ".join(again)})
@@ -137,6 +136,52 @@ class EndingAdmin(pages.ListAdmin):
         if not data["again"]:
             self._report_gone(request, gone + len(sids) - len(ended))
         return response
+
+    def end_found(
+        self, request: HttpRequest, found: Iterable[OnlineSession], message: str
+    ) -> tuple[list[str], EndedList]:
+        """
+        End those of the sessions ``found`` that the administrator may end, and save that in the users' histories.
+
+        Return their sids, and the sessions that were there. If the request's own is one of these, it is signed out.
+        """
+        superusers = self._protected_user_ids(request)
+        sids = [session.sid for session in found if self.has_end_permission(request, session)]
+        # A guest may sign in as a superuser meanwhile: the script looks again.
+        ended = online.end(*sids, message=message, keep_users=superusers)
+        history.save_ends(request, ended, message)
+        self._sign_out_if_own(request, ended)
+        return sids, ended
+
+    def end_of_user(self, request: HttpRequest, user_id: str, message: str) -> EndedList:
+        """
+        End the sessions of a user that the administrator may end, but for the request's own, and save that.
+
+        Raises PermissionDenied if they are a superuser's, and only superusers can end them.
+        """
+        if user_id in self._protected_user_ids(request):
+            raise PermissionDenied("Only superusers can end the sessions of superusers.")
+        matching, ended, replicas = self.sessions(request).of_users([user_id]), list[EndedSession](), None
+        _, latest = online.census(matching.session_filter)
+        work = self._work(request, matching, {"message": message, "latest": latest}, Progress())
+        while not work.done:
+            batch = work.end_batch()
+            ended += batch
+            replicas = least(replicas, batch.confirmed_by)
+        history.save_ends(request, ended, message)
+        return EndedList(ended, replicas, too_few(replicas))
+
+    def block(self, request: HttpRequest, user: AbstractBaseUser, until: datetime, message: str) -> EndedCount:
+        """
+        Block ``user``, end all sessions of the user, and save both in the user's history.
+
+        See :meth:`to_block` for who may be blocked. Arguments and errors are those of
+        :func:`django_redsess.online.block`.
+        """
+        ended = online.block(user, until=until, message=message, by=cast(AbstractBaseUser, request.user))
+        history.save_block(request, user, until, message)
+        history.save_ended_of(request, user, ended, message)
+        return ended
 
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
@@ -211,13 +256,11 @@ class EndingAdmin(pages.ListAdmin):
     def _block(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         """Block the user, end all sessions of the user, and say so."""
         time, user_id = blocking.chosen(form.cleaned_data["block"])
-        message, user = form.cleaned_data["message"], self._to_block(request, user_id)
+        message, user = form.cleaned_data["message"], self.to_block(request, user_id)
         if user is None:
             raise PermissionDenied
-        until, administrator = timezone.now() + time, cast(AbstractBaseUser, request.user)
-        ended = online.block(user, until=until, message=message, by=administrator)
-        history.save_block(request, user, until, message)
-        history.save_ended_of(request, user, ended, message)
+        until = timezone.now() + time
+        ended = self.block(request, user, until, message)
         name = pages.name_html(str(user))
         text = gettext("%(user)s can’t sign in until %(time)s.")
         messages.success(request, pages.filled(text, user=name, time=labels.exactly(until)))
@@ -368,7 +411,7 @@ class EndingAdmin(pages.ListAdmin):
         [user_id] = user_ids
         if not ends and user_id not in visible_users(request, self.admin_site, {user_id}):
             return {}
-        user = self._to_block(request, user_id)
+        user = self.to_block(request, user_id)
         if user is None:
             return {}
         text = labels.blocked(online.block_of(user))
@@ -476,7 +519,7 @@ class EndingAdmin(pages.ListAdmin):
         user = may_deactivate(request, self.admin_site, user_id)
         return user if user is not None and self._may_end_all_of(request, online.user_id_of(user)) else None
 
-    def _to_block(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
+    def to_block(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
         """Return the user whom the administrator may block, and all of whose sessions they may end."""
         user = blocking.may_block(request, user_id)
         return user if user is not None and self._may_end_all_of(request, user_id) else None
@@ -588,49 +631,3 @@ def _in_parts(matching: SessionQuerySet) -> Iterator[OnlineSession]:
         yield from part
         if len(part) < ROWS_MAX:
             return
-
-
-NAMES_MAX = 3  # A message names so many users.
-
-
-def count_text(count: int) -> SafeString:
-    """Say how many sessions have ended; nothing for none."""
-    if not count:
-        return SafeString()
-    text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
-    return pages.filled(text, count=pages.shown_number(count))
-
-
-def user_text(count: int, name: SafeString) -> SafeString:
-    """Say how many sessions of one user have ended; nothing for none."""
-    if not count:
-        return SafeString()
-    text = ngettext("%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", count)
-    return pages.filled(text, count=pages.shown_number(count), user=name)
-
-
-def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] | None = None) -> SafeString:
-    """
-    Say how many sessions have ended, and whose they were, as HTML.
-
-    Names are as the list shows them. ``rows`` are the sessions by sid: if one has ended, it says of which browser.
-    """
-    if len(ended) == 1 and (row := (rows or {}).get(ended[0].sid)) is not None:
-        client = ", ".join(filter(None, (labels.browser_name(row.user_agent), row.address)))
-        if client:
-            text = gettext("The session of a guest was ended: %(client)s.")
-            if row.user_id:
-                text = gettext("The session of %(user)s was ended: %(client)s.")
-            return pages.filled(text, user=pages.name_html(str(row)), client=pages.name_html(client))
-    user_ids = list(dict.fromkeys(session.user_id for session in ended if session.user_id))
-    if len(user_ids) == 1 and all(session.user_id for session in ended):
-        return user_text(len(ended), pages.names_of(*user_ids))
-    if not user_ids:
-        return count_text(len(ended))
-    names, more = pages.names_of(*user_ids[:NAMES_MAX]), len(user_ids) - NAMES_MAX
-    if more > 0:
-        text = ngettext("Users: %(users)s and %(count)s more.", "Users: %(users)s and %(count)s more.", more)
-        users = pages.filled(text, users=names, count=pages.shown_number(more))
-    else:
-        users = pages.filled(gettext("Users: %(users)s."), users=names)
-    return format_html("{} {}", count_text(len(ended)), users)

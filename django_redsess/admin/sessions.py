@@ -408,7 +408,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         ask_url = pages.end_url(request, self.admin_site, query=pages.query_of([user_id]))
         if is_active and may_end and self._to_deactivate(request, user_id):
             deactivate_url = ask_url
-        if may_end and self._to_block(request, user_id):
+        if may_end and self.to_block(request, user_id):
             block_url = ask_url
         of_user = past_of(request, self.admin_site, user_id)
         return {

@@ -88,6 +88,11 @@ def _date(text: str) -> date | None:
     return day if day and 1970 <= day.year < 9999 else None
 
 
+def is_date(text: str) -> bool:
+    """Tell whether ``text`` is a date that the filter takes."""
+    return _date(text) is not None
+
+
 def _milliseconds(day: date) -> int:
     begins = timezone.make_aware(datetime.combine(day, time.min))
     return int(begins.timestamp() * 1000)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from django.contrib.auth import get_user_model
 
-from django_redsess.online import blocking, listing, samples, searching
+from django_redsess.online import blocking, listing, paging, samples, searching
 from django_redsess.online.ending import BulkEnding, end_all_of, kick
 from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, sessions_of
+from django_redsess.online.paging import Place
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.session import blocks, notice, script_calls
@@ -171,6 +172,14 @@ async def asessions(
 
 def page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> list[Session]:
     return drive(matching.page(offset, limit, latest_first=latest_first))
+
+
+def page_after(
+    session_filter: SessionFilter, place: Place | None, limit: int, *, by_seen: bool, latest_first: bool
+) -> tuple[list[Session], Place | None]:
+    rows, last = drive(paging.after(session_filter, place, limit, by_seen=by_seen, latest_first=latest_first))
+    owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
+    return sessions_of(rows, owners), last
 
 
 def matching_of(session_filter: SessionFilter, *, by_seen: bool = False) -> Matching:

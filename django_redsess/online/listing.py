@@ -441,20 +441,20 @@ def page(
     if len(lists) == 1:
         [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
         found, with_rows, rows = yield from read
-        _log_foreign(len(found) - len(sids_of(found)))
+        log_foreign(len(found) - len(sids_of(found)))
         return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
         spread = Lists.of(session_filter, lists)
         passed, found = yield from _of_lists(spread, first, last, latest_first=latest_first)
     else:
-        passed, found = 0, (yield from _of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first))
+        passed, found = 0, (yield from of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first))
     entries = found[first - passed :]
     sids = sids_of(entries)
-    _log_foreign(len(entries) - len(sids))
+    log_foreign(len(entries) - len(sids))
     return (yield from find(sids, due_too=True))
 
 
-def _of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Scored]]:
+def of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Scored]]:
     """Read the entries up to rank ``last`` of users' lists, which each partition puts in order."""
     partitions = len(lists_of(session_filter, by_seen=by_seen))
 
@@ -558,7 +558,7 @@ def sids_of(entries: Iterable[tuple[Any, ...]]) -> list[str]:
     return [member for member in members if is_sid(member)]
 
 
-def _log_foreign(count: int) -> None:
+def log_foreign(count: int) -> None:
     if count:
         logger.warning("A list of sessions has entries that are no session ids: %d.", count)
 
