@@ -332,9 +332,10 @@ def unavailable(
     """
     Return the response 503: the sessions can't be reached. Nobody is signed out by it.
 
-    Browsers get the template ``django_redsess/503.html``, other clients JSON. The page is rendered without the request,
-    since its user is unknown. If rendering fails, the page is a line of text. ``error`` is the outage, unless the
-    session has met it. This response also closes what ``instead_of``, the response that it replaces, would have closed.
+    Browsers get the template ``django_redsess/503.html``, other clients JSON; a view of :func:`answer_problems` has
+    problem details for all. The page is rendered without the request, since its user is unknown. If rendering fails,
+    the page is a line of text. ``error`` is the outage, unless the session has met it. This response also closes what
+    ``instead_of``, the response that it replaces, would have closed.
     """
     session = session_of(request)
     outage = (session.unavailable if session is not None else None) or error
@@ -347,7 +348,12 @@ def unavailable(
                 detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
             for_developers = _for_developers(outage) if settings.DEBUG else {}
             response: HttpResponse
-            if _wants_json(request):
+            if getattr(getattr(request.resolver_match, "func", None), "answers_problems", False):
+                content = {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": detail}
+                response = JsonResponse(
+                    {**content, **for_developers}, status=503, content_type="application/problem+json"
+                )
+            elif _wants_json(request):
                 response = JsonResponse({"detail": detail, **for_developers}, status=503)
             else:
                 context = {"detail": detail, "for_developers": for_developers}
@@ -449,6 +455,12 @@ def passive(view: View) -> View:
     the view is known, the request counts as active. In that case, name the path in ``PASSIVE_PATHS``.
     """
     view.session_passive = True  # type: ignore[attr-defined]
+    return view
+
+
+def answer_problems(view: View) -> View:
+    """Mark ``view`` as one whose errors are problem details (RFC 9457): in an outage the middleware answers so, too."""
+    view.answers_problems = True  # type: ignore[attr-defined]
     return view
 
 

@@ -6,7 +6,9 @@ Where django-allauth is installed, its own pages ask.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from secrets import token_hex
+from typing import Any
 
 from django import forms
 from django.apps import apps
@@ -64,11 +66,37 @@ def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     if _has_allauth():
         _ask_by_allauth(request)
         return None
-    return _form_of(request, user, session, now) if user.has_usable_password() else None
+    return _form_of(request, user, session, now, request.POST) if user.has_usable_password() else None
 
 
-def _form_of(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int) -> PasswordForm | None:
-    form = PasswordForm(request.POST if "password" in request.POST else None)
+def is_asked(request: HttpRequest, user: AbstractBaseUser) -> bool:
+    """Tell whether ``user`` has to give the password first, or to authenticate again with allauth. For programs."""
+    try:
+        return ask(request, user) is not None
+    except Exception as error:
+        if not _is_allauths(error):
+            raise
+        return True
+
+
+def give(request: HttpRequest, user: AbstractBaseUser, password: str) -> PasswordForm | None:
+    """
+    Check the password of ``user``, whether or not it is asked for just now. Return None if it is right.
+
+    Otherwise return the form with what is wrong. The session gets a new key, as by :func:`ask`. Who is signed in
+    without a session is never asked: any password will do.
+    """
+    session = session_of(request)
+    if session is None or SESSION_KEY not in session:
+        return None
+    now = script_calls.time(keyspace().of_sid(session.stored_sid or "")).run()
+    return _form_of(request, user, session, now, {"password": password})
+
+
+def _form_of(
+    request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int, data: Mapping[str, Any]
+) -> PasswordForm | None:
+    form = PasswordForm(data if "password" in data else None)
     form.is_locked = _count_tries(session, now) >= TRIES_MAX
     if form.is_locked or not form.is_valid():
         return form
@@ -123,3 +151,11 @@ def _ask_by_allauth(request: HttpRequest) -> None:
     from allauth.account.decorators import reauthentication_required
 
     reauthentication_required(lambda request: HttpResponse())(request)
+
+
+def _is_allauths(error: Exception) -> bool:
+    if not _has_allauth():
+        return False
+    from allauth.core.exceptions import ReauthenticationRequired
+
+    return isinstance(error, ReauthenticationRequired)

@@ -68,7 +68,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
     own_sid = session.stored_sid
     found = online.of_user(user, limit=SHOWN_MAX)
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
-    own = [each for each in found if each.sid == own_sid] or _own(user, own_sid)
+    own = [each for each in found if each.sid == own_sid] or find_own(user, own_sid)
     others = [each for each in found if each.sid != own_sid][: SHOWN_MAX - len(own)]
     found_places = places.of(each.address for each in own + others)
     context = {
@@ -101,11 +101,11 @@ def end(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid
         text = gettext("This is the device that you are using. To end its session, sign out.")
         messages.warning(request, text, fail_silently=True)
         return redirect(LIST)
-    if found := _own(user, sid):
+    if found := find_own(user, sid):
         text = gettext("This device will be signed out: %(browser)s.") % {"browser": _browser_of(found[0])}
         if question := _asked_again(request, user, gettext("End the session"), text):
             return question
-    if found and online.end(sid, message=_message()):
+    if found and online.end(sid, message=message_to_own()):
         text = gettext("The session was ended: %(browser)s.") % {"browser": _browser_of(found[0])}
         messages.success(request, text, fail_silently=True)
     else:
@@ -164,7 +164,7 @@ def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text:
 
 
 def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> None:
-    count = online.end_user(user, keep=session.stored_sid, message=_message())
+    count = online.end_user(user, keep=session.stored_sid, message=message_to_own())
     text = ngettext("%(count)d other session was ended.", "%(count)d other sessions were ended.", count)
     messages.success(request, text % {"count": count}, fail_silently=True)
 
@@ -191,12 +191,12 @@ def _lately(user: AbstractBaseUser) -> list[dict[str, object]]:
     ]
 
 
-def _message() -> str:
-    # The ended device shows it after "Your session was ended."
+def message_to_own() -> str:
+    """Return what the device of a session reads that its own user has ended, after "Your session was ended"."""
     return gettext("You ended it from another device. If that was not you, change your password.")
 
 
-def _own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
+def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
     """Return a list of the session ``sid``, or an empty one if it is not a session of ``user``."""
     found = online.get(sid) if sid else None
     return [found] if found and found.user_id == online.user_id_of(user) else []

@@ -10,6 +10,7 @@ urlpatterns = [
     path("login/", LoginView.as_view(authentication_form=SessionLimitAuthenticationForm), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("account/sessions/", include("django_redsess.urls")),
+    path("api/", include("django_redsess.api.urls")),
     path("", include("testproject.shop.urls")),
 ]
 

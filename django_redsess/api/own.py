@@ -1,0 +1,98 @@
+"""A user's own sessions, for a front end: to list and end them, and to give the password again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import logout
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.http import HttpRequest
+
+from django_redsess import online, reauthentication
+from django_redsess.api.cursors import cursor_of, place_of
+from django_redsess.api.descriptions import described
+from django_redsess.api.endpoints import endpoint
+from django_redsess.api.parameters import Body, Json, Parameters
+from django_redsess.api.problems import PASSWORD_REQUIRED, Problem
+from django_redsess.online.listing import SessionFilter
+from django_redsess.online.paging import Place
+from django_redsess.session.session_store import session_of
+from django_redsess.views import find_own, message_to_own
+
+
+def list_own(request: HttpRequest) -> Json:
+    """List the user's sessions, the newest sign-in first."""
+    asked = Parameters(request, "limit", "cursor", about="me")
+    limit, place = asked.limit(), place_of(asked, int, str)
+    of_user = SessionFilter((online.user_id_of(_user_of(request)),))
+    after = Place(*place) if place else None  # type: ignore[arg-type]  # a cursor has these types
+    found, last = online.page_after(of_user, after, limit, by_seen=False, latest_first=True)
+    return {"sessions": described(found, sid_of(request)), "next": cursor_of(asked, last)}
+
+
+def end_others(request: HttpRequest) -> Json:
+    """End all sessions of the user but the present one, which gets a new key."""
+    Parameters(request)
+    _ask_again(request)
+    return {"ended": online.end_user(_user_of(request), keep=sid_of(request), message=message_to_own())}
+
+
+def describe_own(request: HttpRequest, sid: str) -> Json:
+    """Describe one session of the user. Another user's sid gets the same answer as an unknown one."""
+    Parameters(request)
+    return described(_own(request, sid), sid_of(request))[0]
+
+
+def end_own(request: HttpRequest, sid: str) -> None:
+    """End one session of the user. The end of the present one signs out."""
+    Parameters(request)
+    if sid == sid_of(request):
+        logout(request)
+        return
+    _own(request, sid)
+    _ask_again(request)
+    if not online.end(sid, message=message_to_own()):
+        raise _no_session()
+
+
+def reauthenticate(request: HttpRequest) -> None:
+    """Check the user's password. After the right one, it is not asked for during five minutes."""
+    form = reauthentication.give(request, _user_of(request), Body(request, "password").text("password"))
+    if form is not None and form.is_locked:
+        wait = {"Retry-After": str(reauthentication.RECENT_SECONDS)}
+        raise Problem(429, "There were too many wrong passwords. Wait.", headers=wait)
+    if form is not None:
+        raise Problem(403, "This is not your password.")
+
+
+def _user_of(request: HttpRequest) -> AbstractBaseUser:
+    user: Any = request.user
+    return user  # type: ignore[no-any-return]
+
+
+def sid_of(request: HttpRequest) -> str | None:
+    """Return the sid of the session that ``request`` came with, None without one."""
+    session = session_of(request)
+    return None if session is None else session.stored_sid
+
+
+def _own(request: HttpRequest, sid: str) -> list[online.Session]:
+    found = find_own(_user_of(request), sid)
+    if not found:
+        raise _no_session()
+    return found
+
+
+def _no_session() -> Problem:
+    return Problem(404, "You have no session with this id.")
+
+
+def _ask_again(request: HttpRequest) -> None:
+    if reauthentication.is_asked(request, _user_of(request)):
+        text = "Give your password first, by POST to me/reauthenticate."
+        raise Problem(403, text, kind=PASSWORD_REQUIRED)
+
+
+sessions = endpoint(GET=list_own, DELETE=end_others)
+session = endpoint(GET=describe_own, DELETE=end_own)
+password = endpoint(POST=reauthenticate)

@@ -1,0 +1,50 @@
+"""Errors of the JSON API: problem details, as RFC 9457 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+
+from django.http import JsonResponse
+
+PASSWORD_REQUIRED = (
+    "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/api.rst#password-required"  # noqa: S105
+)
+"""The type of the error of who has to give the password first."""
+
+
+class Problem(Exception):  # noqa: N818
+    """
+    An error with an answer.
+
+    ``status`` is that of HTTP, ``detail`` a sentence for developers. ``kind`` is the URI of its type: a program that
+    has to tell two errors with one status apart compares it. ``headers`` are added to the answer.
+    """
+
+    def __init__(
+        self, status: int, detail: str, *, kind: str = "about:blank", headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.kind, self.headers = status, detail, kind, headers
+
+    def response(self) -> JsonResponse:
+        content = {
+            "type": self.kind,
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        return JsonResponse(
+            content, status=self.status, content_type="application/problem+json", headers=dict(self.headers or {})
+        )
+
+
+def not_allowed(methods: Iterable[str]) -> Problem:
+    """Return the error about a method that a URL does not have. ``methods`` are those that it has."""
+    allowed = ", ".join(methods)
+    return Problem(405, f"The methods here: {allowed}.", headers={"Allow": allowed})
+
+
+def unprocessable(name: str, expected: str) -> Problem:
+    """Return the error about the parameter or the field of the body ``name``. ``expected`` is what it must be."""
+    return Problem(422, f"{name} must be {expected}.")
