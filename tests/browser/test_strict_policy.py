@@ -29,7 +29,7 @@ def test_nothing_of_a_page_is_refused(demo_with: Callable[[str], Demo], demo_vis
     page.context.add_init_script(LISTEN)
     sign_in(page, "admin", "admin")
     paths = [path for path, _ in pages_of_admin(page)]
-    for path in (*paths, LIST + "numbers/", MOST_VIEWED + "confirm/", "/account/sessions/"):
+    for path in (*paths, LIST + "numbers/", MOST_VIEWED + "confirm/", "/api/v1/", "/account/sessions/"):
         response = page.goto(path)
         assert response is not None
         assert response.headers["content-security-policy"] == "default-src 'self'; style-src 'self'"

@@ -1,0 +1,59 @@
+"""The scripts of the guide to the JSON API, in a page of the site; and the page that describes the API."""
+
+from typing import Any
+
+import pytest
+import redis as redis_py
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
+
+from django_redsess import online
+from tests.helpers.behind import make_older
+from tests.helpers.browsing import KeepPicture, Visitor, go_to, sign_in
+from tests.project.docs.pages import DOCS, blocks
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = "".join(block.text for block in blocks(DOCS / "howto" / "json.rst") if block.language == "javascript")
+
+
+def test_the_scripts_of_the_guide_list_sessions_page_by_page_and_end_them(
+    visitor: Visitor, redis: redis_py.Redis
+) -> None:
+    pages = [visitor() for _ in range(3)]
+    for page in pages:
+        sign_in(page, "admin", "admin")
+    here, user = pages[0], User.objects.get(username="admin")
+    own = here.evaluate(f"async () => {{ {SCRIPTS} return (await call('me/sessions')).sessions }}")
+    listed = here.evaluate(
+        f"async () => {{ {SCRIPTS} const all = []; "
+        "for await (const session of sessions({ limit: 2, order: 'login_at' })) all.push(session.id); return all }"
+    )
+    assert listed == [session.sid for session in reversed(online.of_user(user))]
+    for sid in listed:
+        make_older(redis, sid, 301)
+    asked: list[Any] = []
+    here.expose_function("ask", lambda: asked.append(1) or "admin")
+    assert here.evaluate(f"async () => {{ {SCRIPTS} return await endOthers(ask) }}") == {"ended": 2}
+    assert (asked, len(online.of_user(user))) == ([1], 1)
+    assert sorted(session["id"] for session in own) == sorted(listed)
+    wrong = here.evaluate(
+        f"async () => {{ {SCRIPTS} try {{ await call('sessions?limit=0') }} "
+        "catch (problem) { return [problem.status, problem.message] } }"
+    )
+    assert wrong == [422, "limit must be a number from 1 to 100."]
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_description_of_the_api_is_read_by_keyboard_and_fits(
+    visitor: Visitor, keep_picture: KeepPicture, width: int
+) -> None:
+    page = visitor(width)
+    page.goto("/api/v1/")
+    summary = page.locator("#listSessions summary")
+    expect(page.locator("#listSessions dl").first).not_to_be_visible()
+    go_to(page, summary)
+    expect(page.locator("#listSessions dl").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sessions: API")
+    keep_picture(page, f"api-{width}")
