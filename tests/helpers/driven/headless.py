@@ -1,0 +1,124 @@
+"""allauth's own API of a user's sessions, in a site that has ours, too: both list and end the same sessions."""
+
+import json
+import os
+from typing import Any
+
+import redis
+from django.contrib.auth.models import User
+from django.urls import include, path, reverse
+
+from django_redsess import online
+from django_redsess.reauthentication import RECENT_SECONDS
+from django_redsess.signals import Reason, session_ended
+from django_redsess.transport.keys import sid_of
+from tests.helpers.behind import make_older
+from tests.helpers.driven.pages import Browser
+from tests.helpers.oracle import disagreements
+from tests.project.docs.pages import DOCS, blocks
+
+PASSWORD = "/api/v1/me/reauthenticate"
+ALLAUTHS, OURS = "/_allauth/browser/v1/auth/", "/api/v1/me/sessions"
+
+urlpatterns = [
+    path("_allauth/", include("allauth.headless.urls")),
+    path("accounts/", include("allauth.urls")),
+    path("", include("tests.helpers.site.urls")),
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "UserSessionsAdapter":
+        raise AttributeError(name)
+    # As the guide has it. It is read late: without allauth's settings, this module is imported for its URLs.
+    [guide] = [block.text for block in blocks(DOCS / "howto/allauth.rst") if f"class {name}(" in block.text]
+    names: dict[str, Any] = {}
+    exec(guide, names)
+    return names[name]
+
+
+def signed_in(address: str) -> Browser:
+    browser = Browser(REMOTE_ADDR=address)
+    answer = browser.post(
+        ALLAUTHS + "login", {"username": "ada", "password": "lovelace"}, content_type="application/json"
+    )
+    assert answer.status_code == 200, answer.text
+    return browser
+
+
+def key(browser: Browser) -> str:
+    return browser.cookies["sessionid"].value
+
+
+def listed(browser: Browser) -> dict[str, dict[str, Any]]:
+    """Return the sessions that allauth lists, by address."""
+    answer = browser.get(ALLAUTHS + "sessions")
+    assert answer.status_code == 200, answer.text
+    return {each["ip"]: each for each in answer.json()["data"]}
+
+
+def listed_by_us(browser: Browser) -> dict[str, dict[str, Any]]:
+    answer = browser.get(OURS)
+    assert answer.status_code == 200, answer.text
+    return {each["ip"]: each for each in answer.json()["sessions"]}
+
+
+def both_end(user: User, told: list[tuple[str, Reason]]) -> None:
+    """What allauth's API ends is gone from ours, and the other way round. Our fields are theirs."""
+    here, there, third = (signed_in(f"192.0.2.{number}") for number in (1, 2, 3))
+    allauths, ours = listed(here), listed_by_us(here)
+    assert set(allauths) == set(ours) == {"192.0.2.1", "192.0.2.2", "192.0.2.3"}
+    for address, theirs in allauths.items():
+        assert set(theirs) <= set(ours[address])
+        assert {type(theirs[name]) for name in ("created_at", "last_seen_at")} == {float}
+        for name in ("ip", "user_agent", "is_current"):
+            assert theirs[name] == ours[address][name]
+    assert [each["ip"] for each in allauths.values() if each["is_current"]] == ["192.0.2.1"]
+
+    ids = [allauths["192.0.2.2"]["id"]]
+    ended = here.delete(ALLAUTHS + "sessions", json.dumps({"sessions": ids}), content_type="application/json")
+    assert ended.status_code == 200, ended.text
+    # The reason is that of the guide's adapter.
+    assert told == [(sid_of(key(there)), Reason.KICKED)]
+    assert there.get(ALLAUTHS + "sessions").status_code == 401
+    assert set(listed(here)) == set(listed_by_us(here)) == {"192.0.2.1", "192.0.2.3"}
+
+    assert here.delete(f"{OURS}/{sid_of(key(third))}").status_code == 204
+    assert third.get(ALLAUTHS + "sessions").status_code == 401
+    assert set(listed(here)) == {"192.0.2.1"}
+    assert [each.sid for each in online.of_user(user)] == [sid_of(key(here))]
+
+    # The one in use: signed out, and nothing is left of it.
+    ids = [each["id"] for each in listed(here).values()]
+    out = here.delete(ALLAUTHS + "sessions", json.dumps({"sessions": ids}), content_type="application/json")
+    assert out.status_code == 401, out.text
+    assert online.of_user(user) == []
+
+
+def password_is_asked(user: User, client: redis.Redis) -> None:
+    """Where allauth asks, too, a DELETE of ours is an error for programs, and the password may be given to us."""
+    assert reverse("account_reauthenticate")
+    here, there = signed_in("192.0.2.1"), signed_in("192.0.2.2")
+    make_older(client, sid_of(key(here)), RECENT_SECONDS + 1)
+    session = here.session
+    for method in session["account_authentication_methods"]:
+        method["at"] -= RECENT_SECONDS + 1
+    session.save()
+    url = f"{OURS}/{sid_of(key(there))}"
+    answer = here.delete(url)
+    assert (answer.status_code, answer.json()["type"].rpartition("#")[2]) == (403, "password-required")
+    given = here.post(PASSWORD, {"password": "lovelace"}, content_type="application/json")
+    assert given.status_code == 204, given.text
+    assert here.delete(url).status_code == 204
+    assert [each.sid for each in online.of_user(user)] == [sid_of(key(here))]
+
+
+def main() -> None:
+    user = User.objects.create_user("ada", password="lovelace")
+    told: list[tuple[str, Reason]] = []
+
+    session_ended.connect(lambda sender, sid, reason, **_: told.append((sid, reason)), weak=False)
+    both_end(user, told)
+    client = redis.from_url(os.environ["REDIS_URL"])
+    password_is_asked(user, client)
+    assert not disagreements(client)
