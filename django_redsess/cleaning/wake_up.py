@@ -128,7 +128,7 @@ class _Bell:
         try:
             rang = self._connection.read_response() is not None
             self._answer_by = 0.0
-            observing.tell("wait", of(self._partition), self._asked_at, None)
+            observing.tell("wait", of(self._partition), self._asked_at, None, "BLPOP")
             if not rang and ends > time.monotonic():
                 self._ask(ends)
         except RedisError as error:
@@ -155,7 +155,7 @@ class _Bell:
 
     def _failed(self, error: RedisError) -> None:
         self.close()
-        observing.tell("wait", of(self._partition), self._asked_at, error)
+        observing.tell("wait", of(self._partition), self._asked_at, error, "BLPOP")
         if not isinstance(error, UNREACHABLE) and not self._warned:
             self._warned = True
             logger.warning(

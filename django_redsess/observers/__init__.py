@@ -19,6 +19,9 @@ __all__ = ["Observer", "Server"]
 
 logger = logging.getLogger("django_redsess")
 
+EXTRAS = {"opentelemetry": "otel", "prometheus_client": "prometheus", "sentry_sdk": "sentry"}
+"""Which of our extras brings a package that an observer imports."""
+
 
 class Server(NamedTuple):
     """
@@ -27,7 +30,8 @@ class Server(NamedTuple):
     ``address`` and ``port`` are as configured. Behind Sentinel, ``address`` is the name of the service; for a Unix
     socket it is the path. Without a port, ``port`` is None. ``peer`` is the ``host:port`` of the master or of the
     cluster's node that got the operation, ``""`` for the only server. ``script`` is the name of the Lua script that
-    ran, ``""`` for plain commands. ``commands`` is how many commands were sent together.
+    ran, ``""`` for plain commands. ``commands`` is how many commands were sent together. ``command`` is the name of the
+    first, such as ``"HGET"``, or ``"EVALSHA"`` if a script is among them.
     """
 
     address: str
@@ -36,6 +40,7 @@ class Server(NamedTuple):
     peer: str = ""
     script: str = ""
     commands: int = 1
+    command: str = ""
 
 
 class Observer(Protocol):
@@ -86,6 +91,10 @@ def _made(path: str) -> Observer:
         observer: Observer = import_string(path)()
     except Exception as error:
         named = f"REDSESS['OBSERVERS'] names {path!r}, which can't be made"
+        package = (getattr(error, "name", None) or "").partition(".")[0] if isinstance(error, ImportError) else ""
+        if package in EXTRAS:
+            what_to_do = f'pip install "django-redsess[{EXTRAS[package]}]"'
+            raise ImproperlyConfigured(f"{named}: the package {package} is missing: {what_to_do}") from error
         raise ImproperlyConfigured(f"{named}: {type(error).__name__}: {error}") from error
     return observer
 

@@ -45,7 +45,9 @@ def _begin_again(*, setting: str, **kwargs: Any) -> None:
 setting_changed.connect(_begin_again)
 
 
-def tell(name: str, to: Any, began: float, error: BaseException | None, script: str = "", commands: int = 1) -> None:
+def tell(  # noqa: PLR0913, all that observers are told
+    name: str, to: Any, began: float, error: BaseException | None, command: str, commands: int = 1, script: str = ""
+) -> None:
     """
     Tell all observers of the operation ``name`` on the server of the pool ``to``.
 
@@ -54,7 +56,8 @@ def tell(name: str, to: Any, began: float, error: BaseException | None, script: 
     """
     if not observers.chosen:
         return
-    seconds, server = monotonic() - began, _address_of(to)._replace(script=script, commands=commands)
+    seconds = monotonic() - began
+    server = _address_of(to)._replace(script=script, commands=commands, command=command)
     observers.tell(lambda observer: observer.operation(name, server, seconds, error))
 
 
@@ -74,7 +77,7 @@ def _run(  # noqa: PLR0913, as that of run()
         raised = error
         raise
     finally:
-        tell(name or script.task, pool().of(tag), began, raised, script.name, along.asks + 1)
+        tell(name or script.task, pool().of(tag), began, raised, "EVALSHA", along.asks + 1, script.name)
 
 
 def _fetch(  # noqa: PLR0913, as that of fetch()
@@ -88,7 +91,8 @@ def _fetch(  # noqa: PLR0913, as that of fetch()
         raise
     finally:
         # Not ``to``: the operation may have gone on elsewhere.
-        tell(name, pool().of(tag), began, raised, script.name if script else "", replies)
+        command = "EVALSHA" if script else _first_command(packed)
+        tell(name, pool().of(tag), began, raised, command, replies, script.name if script else "")
 
 
 def _ask(connections: Any, name: str, *parts: Part | int) -> Any:
@@ -99,7 +103,12 @@ def _ask(connections: Any, name: str, *parts: Part | int) -> Any:
         raised = error
         raise
     finally:
-        tell("check", connections, began, raised)
+        tell("check", connections, began, raised, name)
+
+
+def _first_command(packed: bytes) -> str:
+    """Return the name of the first command in ``packed``."""
+    return packed.split(b"\r\n", 3)[2].decode()
 
 
 def _address_of(to: Any) -> Server:
