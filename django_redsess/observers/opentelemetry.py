@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from opentelemetry import metrics, trace
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 
 from django_redsess.observers import Server
 from django_redsess.observers.failures import failure_of
@@ -28,13 +29,16 @@ class Observer:
     """
     Make a span of each operation, under the present span, and metrics of operations and events.
 
-    Name it in ``REDSESS["OBSERVERS"]``. Spans and metrics go to the providers that the site has set, before or after.
-    Without any, nothing is recorded. None has a session key, a sid, a user, or the text of an error.
+    Name it in ``REDSESS["OBSERVERS"]``. Spans go to ``tracer_provider``, metrics to ``meter_provider``, by default to
+    those that the site has set, before or after. Without any, nothing is recorded. A subclass may give others. None has
+    a session key, a sid, a user, or the text of an error.
     """
 
-    def __init__(self) -> None:
-        self._tracer = trace.get_tracer(_SCOPE)
-        self._meter = metrics.get_meter(_SCOPE)
+    def __init__(
+        self, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+    ) -> None:
+        self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        self._meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
         self._duration = self._meter.create_histogram(
             "db.client.operation.duration",
             unit="s",
@@ -62,9 +66,7 @@ class Observer:
             of_metric = of_metric | of_error
             span.set_attributes(of_error)
             span.set_status(Status(StatusCode.ERROR))
-        # Without a sampled span or a provider, this may be the span of the request, which is not ours to end.
-        if span.is_recording():
-            span.end(now)
+        span.end(now)
         self._duration.record(seconds, of_metric)
 
     def event(self, name: str, **facts: object) -> None:

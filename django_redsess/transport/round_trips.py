@@ -138,6 +138,10 @@ def drive(steps: Steps[T]) -> T:
                     signals.announce(wanted.events)
             except Exception as error:
                 wanted = steps.throw(error)
+            except BaseException:
+                # Now, and not when the last traceback that has these steps is forgotten.
+                steps.close()
+                raise
             else:
                 wanted = steps.send(reply)
     except StopIteration as end:
@@ -163,6 +167,10 @@ async def adrive(steps: Steps[T]) -> T:
                     await signals.aannounce(wanted.events)
             except Exception as error:
                 wanted = steps.throw(error)
+            except BaseException:
+                # Now, and not when the last traceback that has these steps is forgotten.
+                steps.close()
+                raise
             else:
                 wanted = steps.send(reply)
     except StopIteration as end:
