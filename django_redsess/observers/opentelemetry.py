@@ -7,11 +7,11 @@ Needs the extra ``otel``. Names follow OpenTelemetry's conventions for clients o
 from __future__ import annotations
 
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from opentelemetry import metrics, trace
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 
 from django_redsess.observers import Server
@@ -21,6 +21,9 @@ __all__ = ["Observer"]
 
 BUCKETS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10]
 """Seconds. The conventions recommend these for ``db.client.operation.duration``."""
+
+TOTALS = {"created", "ended", "evicted"}
+"""Facts of ``store_counted`` that count from the beginning of the store."""
 
 _SCOPE = "django_redsess"
 
@@ -49,6 +52,7 @@ class Observer:
             "redsess.events", unit="{event}", description="Outages, merged conflicts and refused sign-ins."
         )
         self._gauges: dict[str, Any] = {}
+        self._totals: dict[str, float] = {}
 
     def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
         """Make a span that has begun ``seconds`` ago and ends now, and record the duration."""
@@ -71,7 +75,7 @@ class Observer:
 
     def event(self, name: str, **facts: object) -> None:
         """
-        Count the event. Of ``store_counted``, set a gauge for each number.
+        Count the event. Of ``store_counted``, export each number: totals as counters, the others as gauges.
 
         Only the cleaner tells of ``store_counted``. Each process of a site would export the same numbers, and their sum
         would be wrong.
@@ -79,16 +83,25 @@ class Observer:
         if name == "store_counted":
             for fact, number in facts.items():
                 if isinstance(number, (int, float)):
-                    self._gauge(fact).set(number)
+                    self._set(fact, number)
             return
         texts = {f"redsess.{fact}": text for fact, text in facts.items() if isinstance(text, str)}
         self._events.add(1, {"redsess.event": name, **texts})
 
-    def _gauge(self, fact: str) -> Any:
-        if fact not in self._gauges:
-            unit = "s" if fact.endswith("_seconds") else "1"
-            self._gauges[fact] = self._meter.create_gauge(f"redsess.store.{fact}", unit=unit)
-        return self._gauges[fact]
+    def _set(self, fact: str, number: float) -> None:
+        name, unit = f"redsess.store.{fact}", "s" if fact.endswith("_seconds") else "{session}"
+        if fact in TOTALS:
+            is_new = fact not in self._totals
+            self._totals[fact] = number
+            if is_new:
+                self._meter.create_observable_counter(name, [partial(self._total, fact)], unit)
+        else:
+            if fact not in self._gauges:
+                self._gauges[fact] = self._meter.create_gauge(name, unit)
+            self._gauges[fact].set(number)
+
+    def _total(self, fact: str, options: CallbackOptions) -> list[Observation]:
+        return [Observation(self._totals[fact])]
 
 
 @lru_cache(maxsize=1024)

@@ -168,24 +168,25 @@ def test_an_outage_is_an_error_of_its_cause(traces: Traces, proxy, settings, new
 
 
 def test_a_refusal_has_the_servers_code(traces: Traces, redis, new_session) -> None:
-    session = new_session()
+    session = new_session("7")
+    session["text"] = "x" * 10_000
     with full(redis), pytest.raises(SessionStoreUnavailable):
-        new_session()
+        session.save()
     end_outage()
     (span,) = [span for span in traces.spans if span.status.status_code is StatusCode.ERROR]
-    assert span.name == "redsess create"
+    assert span.name == "redsess save"
     assert span.attributes["error.type"] == span.attributes["db.response.status_code"] == "OOM"
-    session.flush()
 
 
-def test_numbers_of_the_store_are_gauges(traces: Traces) -> None:
-    observers.event("store_counted", signed_in=7, guests=3, lag_seconds=0.5)
-    observers.event("store_counted", signed_in=8, guests=2, lag_seconds=0.0)
+def test_numbers_of_the_store_are_gauges_and_its_totals_counters(traces: Traces) -> None:
+    observers.event("store_counted", signed_in=7, guests=3, lag_seconds=0.5, created=20, guests_limit=None)
+    observers.event("store_counted", signed_in=8, guests=2, lag_seconds=0.0, created=21, guests_limit=None)
     gauges = {name: [point.value for point in points] for name, points in traces.metrics.items()}
     assert gauges == {
         "redsess.store.signed_in": [8],
         "redsess.store.guests": [2],
         "redsess.store.lag_seconds": [0.0],
+        "redsess.store.created": [21],
     }
 
 

@@ -1,0 +1,71 @@
+"""ddtrace gets the spans by its bridge for OpenTelemetry."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SITE = """
+import json
+
+import ddtrace.auto
+from ddtrace.trace import TraceFilter, tracer
+
+
+class Kept(TraceFilter):
+    def process_trace(self, trace):
+        found.extend(trace)
+
+
+found = []
+tracer.configure(trace_processors=[Kept()])
+
+import django
+
+django.setup()
+
+from django_redsess.backend import SessionStore
+
+session = SessionStore()
+session["colour"] = "blue"
+session.save()
+with tracer.trace("django.request") as request:
+    assert SessionStore(session.session_key)["colour"] == "blue"
+
+shown = [
+    {"name": span.resource, "tags": span.get_tags(), "in_request": span.parent_id == request.span_id}
+    for span in found
+]
+print(json.dumps(shown))
+"""
+
+
+@pytest.mark.slow
+def test_spans_are_under_those_of_ddtrace(server, tmp_path: Path) -> None:
+    # In a process of its own, because the import of ddtrace.auto changes many modules.
+    settings = tmp_path / "settings_with_traces.py"
+    settings.write_text(
+        "from testproject.settings import *\n"
+        'REDSESS = {**REDSESS, "OBSERVERS": ["django_redsess.observers.opentelemetry.Observer"]}\n'
+    )
+    env = {
+        **os.environ,
+        "DD_TRACE_OTEL_ENABLED": "true",
+        "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
+        "DD_REMOTE_CONFIGURATION_ENABLED": "false",
+        "DD_TRACE_STARTUP_LOGS": "false",
+        "DJANGO_SETTINGS_MODULE": settings.stem,
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}",
+        "REDIS_URL": server.url,
+        "HISTORY": "0",
+    }
+    done = subprocess.run([sys.executable, "-c", SITE], capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 0, done.stderr
+    spans = json.loads(done.stdout.splitlines()[-1])
+    (read,) = [span for span in spans if span["name"] == "redsess read"]
+    assert read["in_request"]
+    assert read["tags"]["db.system.name"] == "redis"
+    assert read["tags"]["span.kind"] == "client"
