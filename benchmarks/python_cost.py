@@ -63,17 +63,17 @@ def measured(
     with ExitStack() as stack:
         servers = stack.enter_context(closing(Servers(binary)))
         processes = {
-            name: stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), _configure, (name, servers.stores)))
+            name: stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), configure, (name, servers.stores)))
             for name in engines
         }
         costs: dict[str, dict[str, Cost]] = {name: {} for name in engines}
         for operation, called in OPERATIONS.items():
             for name, process in processes.items():
-                functions = process.submit(_functions, operation, count).result()
+                functions = process.submit(functions_of, operation, count).result()
                 costs[name][called] = Cost(*functions, [])
             for _ in tqdm(range(rounds), desc=f"Python: {called}", unit="round", disable=None):
                 for name in random.sample(list(engines), len(engines)):
-                    costs[name][called].microseconds.append(processes[name].submit(_microseconds, count).result())
+                    costs[name][called].microseconds.append(processes[name].submit(microseconds_of, count).result())
     return [_entry(name, called, cost, costs[BASE][called]) for name in engines for called, cost in costs[name].items()]
 
 
@@ -123,7 +123,7 @@ class Socket:
         return len(reply)
 
 
-def _configure(name: str, stores: Stores) -> None:
+def configure(name: str, stores: Stores) -> None:
     pin(os.getpid(), core=1)
     connection_class: Any = redis.connection.Connection
     connect = connection_class._connect
@@ -140,7 +140,7 @@ _side: Any
 _run: Run
 
 
-def _functions(operation: str, count: int) -> tuple[float, float, float]:
+def functions_of(operation: str, count: int) -> tuple[float, float, float]:
     """Prepare ``operation``, keep its replies, and count the function calls of one."""
     global _run
     # The first time opens connections and loads scripts.
@@ -167,7 +167,7 @@ def _functions(operation: str, count: int) -> tuple[float, float, float]:
     return sum(ours.values()) / count, of_engine / count, of_redis_py / count
 
 
-def _microseconds(count: int) -> float:
+def microseconds_of(count: int) -> float:
     """Repeat the operation with kept replies, and return the CPU time of one."""
     gc.collect()
     with _replayed():
