@@ -57,7 +57,8 @@ def tell(  # noqa: PLR0913, all that observers are told
     if not observers.chosen:
         return
     seconds = monotonic() - began
-    server = _address_of(to)._replace(script=script, commands=commands, command=command)
+    address, port, database, peer, *_ = _address_of(to)
+    server = Server(address, port, database, peer, script, commands, command)
     observers.tell(lambda observer: observer.operation(name, server, seconds, error))
 
 
