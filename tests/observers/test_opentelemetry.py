@@ -19,7 +19,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from tests.helpers import every_operation
 from tests.helpers.outages import TIMEOUT, caches, end_outage, full
-from tests.helpers.traces import Traces, traced
+from tests.helpers.traces import Traced, Traces, traced
 from tests.helpers.visitors import Browser
 
 
@@ -176,6 +176,37 @@ def test_a_refusal_has_the_servers_code(traces: Traces, redis, new_session) -> N
     (span,) = [span for span in traces.spans if span.status.status_code is StatusCode.ERROR]
     assert span.name == "redsess save"
     assert span.attributes["error.type"] == span.attributes["db.response.status_code"] == "OOM"
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (
+            observers.Server("sessions", None, 1, peer="10.0.0.7:6380", command="TIME"),
+            {"server.address": "sessions", "network.peer.address": "10.0.0.7", "network.peer.port": 6380},
+        ),
+        (
+            observers.Server("node-1", 7000, 1, peer="[2001:db8::7]:7001", command="TIME"),
+            {
+                "server.address": "node-1",
+                "server.port": 7000,
+                "network.peer.address": "2001:db8::7",
+                "network.peer.port": 7001,
+            },
+        ),
+        (observers.Server("/run/valkey.sock", None, 1, command="TIME"), {"server.address": "/run/valkey.sock"}),
+    ],
+    ids=["Sentinel", "cluster", "Unix socket"],
+)
+def test_a_span_says_which_node_it_was(traces: Traces, where: observers.Server, expected: dict[str, Any]) -> None:
+    Traced().operation("time", where, 0.25, None)
+    (span,) = traces.spans
+    attributes = dict(span.attributes or {})
+    assert (attributes["db.operation.name"], attributes["db.namespace"]) == ("TIME", "1")
+    assert {name: at for name, at in attributes.items() if name.startswith(("server.", "network."))} == expected
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert span.end_time - span.start_time == 250_000_000
 
 
 def test_numbers_of_the_store_are_gauges_and_its_totals_counters(traces: Traces) -> None:
