@@ -1,9 +1,10 @@
 """
 Measure what observers cost a load: ``python -m benchmarks.observers``.
 
-It is done as in benchmarks/python_cost.py: each observer has a process of its own, replies are kept, and only Python is
-measured, in rounds in which the observers take turns in random order. So this needs hiredis, too. A time is compared with that of the load without
-observers in the same round. "Again" is a second process without any: so much do two that do the same differ.
+It is done as in benchmarks/python_cost.py, and needs hiredis, too: each observer has a process of its own, replies are
+kept, and only Python is measured, in rounds in which the observers take turns in random order. A time is compared with
+that of the load without observers in the same round. "Again" is a second process without any: so much do two that do
+the same differ.
 
 OpenTelemetry's spans go to a batch processor whose exporter throws them away. Its thread shares the process, and its
 time counts. Sentry's transaction spans a whole round, and keeps all spans.
