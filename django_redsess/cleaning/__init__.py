@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from django.dispatch import Signal
 
+from django_redsess import observers, online
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import samples
 from django_redsess.session import eviction
 from django_redsess.session.eviction import Batch, cleaned, limits
 from django_redsess.session.script_calls import AT_ONCE_MAX
-from django_redsess.signals import Scope, ends_are_wanted
+from django_redsess.signals import Reason, Scope, ends_are_wanted
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.round_trips import Call, drive, on_each, together
 from django_redsess.viewed import popularity
@@ -134,6 +135,28 @@ def seconds_to_next() -> float | None:
 def sample() -> float:
     """Take this minute's sample for ``online.history()``. Return the seconds until the next minute."""
     return min(drive(together(samples.sample())))
+
+
+def tell_totals() -> None:
+    """Tell observers of the store's numbers: once, since each process would tell the same. None asks for nothing."""
+    if not observers.chosen:
+        return
+    found = online.totals()
+    sampled_at = found.sampled_at
+    observers.event(
+        "store_counted",
+        signed_in=found.signed_in,
+        guests=found.guests,
+        active=found.active,
+        active_guests=found.active_guests,
+        limit=found.limit,
+        guests_limit=found.guests_limit,
+        created=found.created,
+        ended=sum(found.ended.values()),
+        evicted=found.ended[Reason.EVICTED],
+        lag_seconds=found.lag_seconds,
+        sampled_seconds=None if sampled_at is None else sampled_at.timestamp(),
+    )
 
 
 def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:

@@ -19,6 +19,9 @@ from django_redsess.transport.round_trips import Call, Steps, on_each, time_of, 
 
 REASONS = tuple(Reason)
 
+TOTALS = ("created", *REASONS, *(f"guests:{reason}" for reason in REASONS))
+"""The fields of the hash of totals: created; ended, by reason; guests ended, by reason."""
+
 Numbers = tuple[int, ...]
 """A sample of one partition, as it is stored: signed in, guests, created; ended, by reason; guests ended, by reason."""
 
@@ -94,10 +97,9 @@ def sample() -> list[Call[float]]:
 
     Each call returns the seconds until the next minute.
     """
-    fields = ("created", *Reason, *(f"guests:{reason}" for reason in Reason))
     thinning = [seconds * 1000 for pair in THINNING for seconds in pair]
     args = lua_scripts.TAKE_SAMPLE.arguments(
-        active=_active_milliseconds(), lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=fields
+        active=_active_milliseconds(), lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=TOTALS
     )
     return on_each(lua_scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
 

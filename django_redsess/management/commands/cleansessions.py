@@ -135,6 +135,7 @@ class Command(CleaningCommand):
                 self.batch_done("evicted", count)
         if self.options["forever"] and time.monotonic() >= self._next_sample:
             self._next_sample = time.monotonic() + cleaning.sample()
+            cleaning.tell_totals()
         if self.options["forever"] and time.monotonic() >= self._next_hour:
             self._next_hour = time.monotonic() + JOBS_SECONDS
             # Whatever goes wrong there must not stop the cleaner.
