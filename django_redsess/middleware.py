@@ -369,7 +369,11 @@ def unavailable(
     if instead_of is not None:
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
     send_new_key(request, response)
-    # Otherwise Django logs each 503 as an error. The outage has already been logged once.
+    return not_logged(response)
+
+
+def not_logged(response: HttpResponse) -> HttpResponse:
+    """Keep Django from logging this 503 as an error. The outage has already been logged once."""
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 

@@ -36,7 +36,10 @@ from django_redsess.transport.keys import (
     keyspace,
 )
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
-from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, batches, share_of
+from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, ask_each, batches, share_of
+
+NOBODY = "-"
+"""What can't be a sid."""
 
 
 class Stored(NamedTuple):
@@ -165,6 +168,22 @@ def time(partition: Partition | None = None) -> Plain[int]:
     """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
     asked = partition or keyspace().partitions[0]
     return Plain(asked, "time", sending.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
+
+
+def probe() -> Steps[None]:
+    """
+    Read and write on each server, in one round trip: a session that does not exist, so nothing changes.
+
+    A server that refuses to write refuses this, too. The first that fails raises what :class:`Plain` raises.
+    """
+    partitions = keyspace().partitions
+
+    def commands(number: int, at: int) -> bytes:
+        partition = partitions[number]
+        reading = sending.command("HEXISTS", partition.login, NOBODY)
+        return reading + sending.command("ZADD", partition.expire, "XX", at, NOBODY)
+
+    yield from ask_each("ready", partitions, commands, 2)
 
 
 @lru_cache(maxsize=PREFIXES_KEPT)

@@ -1,0 +1,197 @@
+"""What watches over a site gets from it: whether it is ready, and its metrics."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from django.test import AsyncClient, Client, override_settings
+from prometheus_client.parser import text_string_to_metric_families
+
+from django_redsess import exposition, online
+from django_redsess.transport.keys import keyspace, sid_of
+from testproject.servers import Server
+from tests.helpers.outages import BUDGET, TIMEOUT, caches, close_connections, frozen, full, replica, without_replicas
+
+OBSERVED = "django_redsess.observers.prometheus.Observer"
+# Django's test client raises what the site has not answered.
+CLIENT = Client()
+
+
+@pytest.fixture
+def impatient(settings: Any, own_server: Server) -> Iterator[Server]:
+    """Keep the sessions on a server of this test's own, and wait for it as briefly as a site does."""
+    settings.CACHES = caches(own_server.url, timeout=TIMEOUT)
+    assert ask_ready() == (200, {"ready": True})
+    yield own_server
+    close_connections()
+
+
+def ask_ready() -> tuple[int, dict[str, Any]]:
+    response = CLIENT.get("/ready")
+    assert response.headers["Content-Type"] == "application/json"
+    assert "no-store" in response.headers["Cache-Control"]
+    assert not response.cookies
+    return response.status_code, json.loads(response.content)
+
+
+def scraped(client: Any = CLIENT) -> dict[tuple[str, ...], float]:
+    """Ask for the metrics. Each is under its name and the values of its labels, ordered by their names."""
+    response = client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["Content-Type"].startswith("text/plain; version=")
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(response.content.decode())
+        for sample in family.samples
+    }
+
+
+def stopped(server: Server) -> AbstractContextManager[None]:
+    class Stopped(AbstractContextManager[None]):
+        def __enter__(self) -> None:
+            server.stop()
+
+        def __exit__(self, *error: object) -> None:
+            server.start()
+
+    return Stopped()
+
+
+OUTAGES: dict[str, Callable[[Server], AbstractContextManager[None]]] = {
+    "full": lambda server: full(server.client),
+    "read_only": replica,
+    "no_replicas": without_replicas,
+    "unreachable": stopped,
+    "timeout": frozen,
+}
+
+
+@pytest.mark.parametrize("cause", OUTAGES)
+def test_not_ready_while_sessions_cannot_be_read_and_written(impatient: Server, cause: str, caplog) -> None:
+    with OUTAGES[cause](impatient):
+        began = time.monotonic()
+        status, answer = ask_ready()
+        assert time.monotonic() - began < BUDGET
+        assert (status, answer) == (503, {"ready": False, "cause": cause})
+        assert ask_ready() == (status, answer)
+    assert ask_ready() == (200, {"ready": True})
+    # It is no error of the site.
+    assert not [record for record in caplog.records if record.name == "django.request"]
+
+
+def test_not_ready_with_settings_that_do_not_suit_the_store(settings, new_session) -> None:
+    new_session()
+    with override_settings(REDSESS={**settings.REDSESS, "PARTITIONS": 4}):
+        assert ask_ready() == (503, {"ready": False, "cause": "error"})
+        assert scraped()["redsess_up",] == 0
+    assert ask_ready() == (200, {"ready": True})
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.on_cluster
+def test_ready_changes_nothing(redis, partitions) -> None:
+    assert ask_ready() == (200, {"ready": True})
+    for partition in keyspace().partitions:
+        assert not redis.exists(partition.login)
+        assert not redis.exists(partition.expire)
+
+
+@pytest.mark.one_server
+@pytest.mark.usefixtures("partitions")
+def test_ready_is_one_round_trip_and_opens_no_session(round_trips, new_session, commands, partitions) -> None:
+    CLIENT.cookies["sessionid"] = new_session("7").session_key
+    ask_ready()
+    round_trips()
+    commands()
+    assert ask_ready() == (200, {"ready": True})
+    assert round_trips() == 1
+    assert commands() == {"time": 1, "hexists": partitions, "zadd": partitions, "config|resetstat": 1}
+    CLIENT.cookies.clear()
+
+
+def test_ready_answers_from_an_event_loop(impatient: Server) -> None:
+    async def ask() -> int:
+        response = await AsyncClient().get("/ready")
+        return response.status_code
+
+    assert asyncio.run(ask()) == 200
+    with full(impatient.client):
+        assert asyncio.run(ask()) == 503
+
+
+def test_both_pages_answer_only_to_reading() -> None:
+    for path in ("/ready", "/metrics"):
+        assert CLIENT.post(path).status_code == 405
+        assert CLIENT.head(path).status_code == 200
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.on_cluster
+def test_metrics_have_the_numbers_of_the_store(settings, new_session) -> None:
+    settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS": 50, "MAX_GUESTS": 20}
+    sessions = [new_session(str(number)) for number in range(3)] + [new_session() for _ in range(2)]
+    online.end(sid_of(sessions[0].session_key))
+    found = scraped()
+    assert {
+        ("redsess_up",): 1,
+        ("redsess_sessions", "signed_in"): 2,
+        ("redsess_sessions", "guest"): 2,
+        ("redsess_sessions_active", "signed_in"): 2,
+        ("redsess_sessions_active", "guest"): 2,
+        ("redsess_sessions_limit",): 50,
+        ("redsess_guests_limit",): 20,
+        ("redsess_sessions_created_total",): 5,
+        ("redsess_sessions_ended_total", "kicked"): 1,
+        ("redsess_sessions_ended_total", "evicted"): 0,
+        ("redsess_cleaner_lag_seconds",): 0,
+    }.items() <= found.items()
+    assert ("redsess_cleaner_seen_timestamp_seconds",) not in found
+
+
+@pytest.mark.one_server
+@pytest.mark.usefixtures("partitions")
+def test_the_store_is_asked_once_in_ten_seconds_by_however_many(
+    commands, round_trips, new_session, monkeypatch, partitions
+) -> None:
+    CLIENT.cookies["sessionid"] = new_session("7").session_key
+    online.totals()
+    now = time.monotonic()
+    monkeypatch.setattr(exposition, "monotonic", lambda: now)
+    round_trips()
+    commands()
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: scraped(Client()), range(16)))
+    assert {each["redsess_sessions_created_total",] for each in found} == {1}
+    assert round_trips() == 1
+    asked = {"hmget": 1, "zcard": 2, "zcount": 2, "zrange": 2}
+    asked = {name: count * partitions for name, count in asked.items()}
+    assert commands() == {**asked, "time": 1, "config|resetstat": 1}
+    new_session("8")
+    round_trips()
+    assert scraped()["redsess_sessions_created_total",] == 1
+    now += 10.1
+    assert scraped()["redsess_sessions_created_total",] == 2
+    assert round_trips() == 1
+    CLIENT.cookies.clear()
+
+
+@pytest.mark.parametrize("cause", ["unreachable", "timeout"])
+def test_a_scrape_in_an_outage_has_no_numbers_of_the_store(impatient: Server, cause: str, monkeypatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(exposition, "monotonic", lambda: now)
+    assert scraped()["redsess_up",] == 1
+    now += 10.1
+    with OUTAGES[cause](impatient):
+        began = time.monotonic()
+        found = scraped()
+        assert time.monotonic() - began < BUDGET
+        assert found["redsess_up",] == 0
+        stale = "redsess_sessions", "redsess_cleaner", "redsess_guests"
+        assert not [name for name, *_ in found if name.startswith(stale)]
+    now += 10.1
+    assert scraped()["redsess_up",] == 1
