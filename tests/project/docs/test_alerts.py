@@ -1,4 +1,4 @@
-"""The alerts that a site may copy: Prometheus takes them, they fire when they should, and what they ask for is there."""
+"""The alerts that a site may copy: Prometheus takes them, they fire in time, and what they ask for is there."""
 
 import os
 import re
