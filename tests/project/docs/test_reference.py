@@ -21,7 +21,7 @@ PACKAGE = Path(django_redsess.__file__).parent
 
 PUBLIC_MODULES = [
     *("accounts", "admin", "backend", "cluster", "exceptions", "forms", "middleware", "models", "online", "signals"),
-    *("places", "testing", "viewed"),
+    *("monitoring", "places", "testing", "viewed"),
 ]
 
 
