@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from django.dispatch import Signal
 
-from django_redsess import observers, online
+from django_redsess import observers
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.online import samples
+from django_redsess.online import numbers, samples
 from django_redsess.session import eviction
 from django_redsess.session.eviction import Batch, cleaned, limits
 from django_redsess.session.script_calls import AT_ONCE_MAX
@@ -141,7 +141,7 @@ def tell_totals() -> None:
     """Tell observers of the store's numbers: once, since each process would tell the same. None asks for nothing."""
     if not observers.chosen:
         return
-    found = online.totals()
+    found = drive(numbers.read())
     sampled_at = found.sampled_at
     observers.event(
         "store_counted",

@@ -14,6 +14,7 @@ import requests
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.test import Client
+from django_prometheus.exports import ExportToDjangoView
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_redsess import online
@@ -147,6 +148,17 @@ def test_other_events_and_unix_sockets_are_no_problem() -> None:
     counting.operation("read", Server("shop", None, 0, "10.0.0.1:6379"), 0.001, GeneratorExit())
     names = {sample.labels["server"] for metric in observer.OPERATIONS.collect() for sample in metric.samples}
     assert {"/run/redis.sock", "10.0.0.1:6379"} <= names
+
+
+@pytest.mark.usefixtures("observed")
+def test_the_page_of_django_prometheus_shows_nothing_of_ours_a_second_time(rf, new_session) -> None:
+    new_session()
+    theirs = ExportToDjangoView(rf.get("/")).content.decode()
+    assert "python_info" in theirs
+    assert "redsess_" not in theirs
+    ours = scraped()
+    assert ("redsess_up",) in ours
+    assert {name.startswith("redsess_") for name, *_ in ours} == {True}
 
 
 WORKERS = 3
