@@ -104,6 +104,8 @@ def test_the_cleaner_tells_observers_of_the_numbers_and_reads_none_where_nobody_
     assert facts["sampled_seconds"]
 
 
+# The cleaner closes connections to the database that are too old.
+@pytest.mark.django_db
 def test_the_cleaner_tells_them_each_minute(settings, monkeypatch) -> None:
     settings.REDSESS = {**settings.REDSESS, "OBSERVERS": [f"{__name__}.Listener"]}
     # It is stopped when it would rest.
