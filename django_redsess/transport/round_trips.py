@@ -468,16 +468,21 @@ def together(calls: Sequence[Call[T]]) -> Steps[list[T]]:
 
 
 def ask_each(
-    name: str, partitions: Sequence[Partition], commands: Callable[[int, int], bytes], replies: int
+    name: str,
+    partitions: Sequence[Partition],
+    commands: Callable[[int, int], bytes],
+    replies: int,
+    needed: int | None = None,
 ) -> Steps[list[list[Any]]]:
     """
     Ask each partition by plain commands, those to the same server in one pipeline. Return the replies of each.
 
     ``commands`` takes the number of a partition in ``partitions``, and the time of its server. It returns the packed
-    commands. Each partition has so many ``replies``. The commands must be repeatable. ``name`` stands for what is
+    commands. Each partition has so many ``replies``. The commands must be repeatable. An error among the first
+    ``needed`` of a partition, by default among all, is raised; a later one is returned. ``name`` stands for what is
     asked, where it meets an outage. Raises what :class:`~django_redsess.transport.round_trips.Plain` raises.
     """
-    found = dict[int, list[Any]]()
+    found, needed = dict[int, list[Any]](), replies if needed is None else needed
     yield from agreement.agree(partitions)
     waiting = list(range(len(partitions)))
     while waiting:
@@ -498,12 +503,12 @@ def ask_each(
             for position, number in enumerate(numbers):
                 found[number] = answers[position * replies : (position + 1) * replies]
             if any(isinstance(answer, ResponseError) for answer in answers):
-                refused += [number for number in numbers if _has_error(found[number])]
+                refused += [number for number in numbers if _has_error(found[number][:needed])]
         waiting = [*again, *refused[1:]]
         for number in refused[:1]:
             partition = partitions[number]
             packed = commands(number, (yield from now(partition)))
-            found[number] = yield from retries.fetch(of(partition), partition.tag, name, packed, replies, replies)
+            found[number] = yield from retries.fetch(of(partition), partition.tag, name, packed, replies, needed)
     return [found[number] for number in range(len(partitions))]
 
 
