@@ -1,0 +1,98 @@
+"""The site of the guide about sockets, as a process of daphne or uvicorn, and what browsers get from it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from testproject.servers import free_port
+from tests.helpers.running import ROOT, wait_until
+from tests.helpers.serving import SECONDS
+from tests.project.docs.pages import DOCS, blocks
+
+PROGRAMS = {
+    "daphne": ("-m", "daphne", "-b", "127.0.0.1", "-p"),
+    "uvicorn": ("-m", "uvicorn", "--host=127.0.0.1", "--lifespan=off", "--log-level=warning", "--port"),
+}
+
+SETTINGS = """\
+from tests.helpers.site.settings import *
+from tests.helpers.site.settings import REDSESS
+from tests.helpers.site import MIDDLEWARE
+
+ROOT_URLCONF = "shop.urls"
+AUTHENTICATION_BACKENDS = ["tests.helpers.site.people.InMemory"]
+REDSESS = {**REDSESS, "PARTITIONS": 1, "MAX_SESSIONS_PER_USER": None}
+"""
+
+URLS = """\
+from django.urls import path
+from shop.streams import stream
+
+urlpatterns = [path("stream/", stream)]
+"""
+
+
+class Site:
+    """The site of the guide in a process of its own, whose sessions are on the server at ``url``."""
+
+    def __init__(self, folder: Path, program: str, url: str) -> None:
+        shop = folder / "shop"
+        shop.mkdir(parents=True)
+        for block in blocks(DOCS / "howto" / "sockets.rst"):
+            if block.caption:
+                (folder / block.caption).write_text(block.text)
+        for name, text in {"__init__": "", "settings": SETTINGS, "urls": URLS}.items():
+            (shop / f"{name}.py").write_text(text)
+        self.port, self._errors = free_port(), folder / "errors"
+        env = {"DJANGO_SETTINGS_MODULE": "shop.settings", "REDIS_URL": url, "REDSESS_DEMO_DIR": str(folder)}
+        path = os.pathsep.join([str(folder), str(ROOT)])
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, *PROGRAMS[program], str(self.port), "shop.asgi:application"],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": path, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            )
+        wait_until(self._serves)
+
+    def _serves(self) -> bool:
+        assert self.process.poll() is None, self.said
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    @property
+    def said(self) -> str:
+        """What the process has written."""
+        return self._errors.read_text()
+
+    def chat(self, cookie: str) -> ClientConnection:
+        """Open a socket. Raises InvalidStatus if it is refused."""
+        url, headers = f"ws://127.0.0.1:{self.port}/chat/", {"Cookie": f"sessionid={cookie}"}
+        return connect(url, additional_headers=headers, open_timeout=SECONDS, compression=None)
+
+    def close(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def said_until_closed(opened: ClientConnection) -> tuple[list[str], int]:
+    """Return what comes until the server closes the socket, and the code with which it does."""
+    messages: list[str] = []
+    try:
+        while True:
+            messages.append(str(opened.recv(timeout=SECONDS)))
+    except ConnectionClosed as closed:
+        return messages, closed.rcvd.code if closed.rcvd else 0
