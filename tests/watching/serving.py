@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from websockets.exceptions import ConnectionClosed
@@ -50,6 +51,7 @@ class Site:
                 (folder / block.caption).write_text(block.text)
         for name, text in {"__init__": "", "settings": SETTINGS, "urls": URLS}.items():
             (shop / f"{name}.py").write_text(text)
+        self._sockets = ExitStack()
         self.port, self._errors = free_port(), folder / "errors"
         env = {"DJANGO_SETTINGS_MODULE": "shop.settings", "REDIS_URL": url, "REDSESS_DEMO_DIR": str(folder)}
         path = os.pathsep.join([str(folder), str(ROOT)])
@@ -75,11 +77,17 @@ class Site:
         return self._errors.read_text()
 
     def chat(self, cookie: str) -> ClientConnection:
-        """Open a socket. Raises InvalidStatus if it is refused."""
+        """Open a socket until :meth:`hang_up`. Raises InvalidStatus if it is refused."""
         url, headers = f"ws://127.0.0.1:{self.port}/chat/", {"Cookie": f"sessionid={cookie}"}
-        return connect(url, additional_headers=headers, open_timeout=SECONDS, compression=None)
+        opened = connect(url, additional_headers=headers, open_timeout=SECONDS)
+        return self._sockets.enter_context(opened)
+
+    def hang_up(self) -> None:
+        """Close all sockets."""
+        self._sockets.close()
 
     def close(self) -> None:
+        self.hang_up()
         self.process.terminate()
         try:
             self.process.wait(10)
