@@ -160,9 +160,10 @@ def _block(session: Any, user: Any) -> None:
     online.block(user, until=datetime.now(UTC) + timedelta(days=1))
 
 
-def _change_password(session: Any, user: Any) -> None:
-    user.set_password("another")
-    user.save()
+def _log_out_everywhere(session: Any, user: Any) -> None:
+    from django_redsess.accounts import logout_everywhere
+
+    logout_everywhere(user)
 
 
 WAYS: dict[str, Callable[[Any, Any], None]] = {
@@ -171,7 +172,7 @@ WAYS: dict[str, Callable[[Any, Any], None]] = {
     "expired, without a cleaner": _expire,
     "another user, with a new key": _give_away,
     "blocked": _block,
-    "another password": _change_password,
+    "signed out everywhere": _log_out_everywhere,
 }
 
 

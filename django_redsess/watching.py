@@ -29,7 +29,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport.connections import by_server
 from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
 from django_redsess.transport.round_trips import Steps, adrive, ask_each, batches
-from django_redsess.transport.sending import command
+from django_redsess.transport.sending import command, head
 
 __all__ = ["End", "WatchedSession", "ends"]
 
@@ -326,7 +326,9 @@ class _Poller:
 
         def commands(number: int, at: int) -> bytes:
             (partition, sids), times[number] = groups[number], at
-            asking = command("ZMSCORE", partition.expire, *sids)
+            # All sids have 20 characters. To pack each by itself would take as long as all else here.
+            packed = ("$20\r\n" + "\r\n$20\r\n".join(sids) + "\r\n").encode()
+            asking = head(2 + len(sids), "ZMSCORE", partition.expire) + packed
             if not used:
                 return asking
             # As the engine does: a second touch in the same interval changes nothing, and so it is left out.
