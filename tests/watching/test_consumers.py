@@ -60,7 +60,7 @@ def test_who_leaves_or_fails_is_watched_no_longer(loop, new_session, fails: bool
         if fails:
             await communicator.send_to(text_data="fail")
             with pytest.raises(LookupError):
-                await communicator.receive_from(timeout=20)
+                await communicator.receive_from(timeout=1)
         else:
             await communicator.disconnect()
         assert watching._poller()._watched == {}
@@ -70,7 +70,7 @@ def test_who_leaves_or_fails_is_watched_no_longer(loop, new_session, fails: bool
 
 def test_a_scope_without_a_session_and_a_synchronous_consumer_are_refused(loop) -> None:
     async def connect() -> None:
-        await WebsocketCommunicator(Echo.as_asgi(), "/").connect(timeout=20)
+        await WebsocketCommunicator(Echo.as_asgi(), "/").connect(timeout=1)
 
     with pytest.raises(ImproperlyConfigured):
         loop.run(connect())
