@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.middleware import not_logged
-from django_redsess.observers.outcomes import outcome_of
+from django_redsess.observers.failures import failure_of
 from django_redsess.session import script_calls
 from django_redsess.transport.round_trips import drive
 
@@ -37,7 +37,7 @@ def ready(request: HttpRequest) -> HttpResponse:
     try:
         drive(script_calls.probe())
     except (SessionStoreUnavailable, ImproperlyConfigured, RedisError) as error:
-        return not_logged(JsonResponse({"ready": False, "cause": outcome_of(error)}, status=503))
+        return not_logged(JsonResponse({"ready": False, "cause": failure_of(error).outcome}, status=503))
     return JsonResponse({"ready": True})
 
 

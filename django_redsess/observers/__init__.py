@@ -7,13 +7,14 @@ Observers are told of each operation on the store, and of rare events: for metri
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from django_redsess.conf import conf
+from django_redsess.conf import Conf
 
 __all__ = ["Observer", "Server"]
 
@@ -69,20 +70,23 @@ class Observer(Protocol):
 chosen: tuple[Observer, ...] = ()
 """Those that ``REDSESS["OBSERVERS"]`` names, without those that have raised."""
 
-_named: Sequence[str] = ()
+_named: tuple[str, ...] = ()
 
 
 def choose() -> bool:
     """
     Make the observers that the setting names. Return if it names others than before.
 
-    Raises ImproperlyConfigured if one of them can't be made.
+    Raises ImproperlyConfigured if one of them can't be made. A setting of the wrong kind is left to the checks.
     """
     global chosen, _named
-    if tuple(conf.OBSERVERS) == _named:
+    redsess = getattr(settings, "REDSESS", {})
+    given = redsess.get("OBSERVERS", ()) if isinstance(redsess, Mapping) else ()
+    named = tuple(given) if Conf.OBSERVERS.rule.allows(given) else ()
+    if named == _named:
         return False
-    chosen = tuple(map(_made, conf.OBSERVERS))
-    _named = tuple(conf.OBSERVERS)
+    chosen = tuple(map(_made, named))
+    _named = named
     return True
 
 
@@ -99,18 +103,26 @@ def _made(path: str) -> Observer:
     return observer
 
 
-def tell(call: Callable[[Observer], None]) -> None:
-    """Do ``call`` with each observer."""
-    global chosen
+def operation(name: str, server: Server, seconds: float, error: BaseException | None) -> None:
+    """Tell all observers of an operation."""
     for observer in chosen:
         try:
-            call(observer)
+            observer.operation(name, server, seconds, error)
         except Exception:
-            chosen = tuple(other for other in chosen if other is not observer)
-            logger.exception("%s failed, and is not called again in this process.", type(observer).__qualname__)
+            _leave_out(observer)
 
 
 def event(name: str, **facts: object) -> None:
     """Tell all observers of an event."""
-    if chosen:
-        tell(lambda observer: observer.event(name, **facts))
+    for observer in chosen:
+        try:
+            observer.event(name, **facts)
+        except Exception:
+            _leave_out(observer)
+
+
+def _leave_out(observer: Observer) -> None:
+    """Log the present exception, and call ``observer`` no more."""
+    global chosen
+    chosen = tuple(other for other in chosen if other is not observer)
+    logger.exception("%s failed, and is not called again in this process.", type(observer).__qualname__)

@@ -1,4 +1,4 @@
-"""What traces say of an operation that failed: of which kind it is, and no text of it, which may name addresses."""
+"""How an operation failed, in words that name no address: for metrics, for traces, and for the answer of ``/ready``."""
 
 from __future__ import annotations
 
@@ -26,22 +26,29 @@ _CODES: dict[type[RedisError], str] = {
 """redis-py takes these prefixes off the texts of errors. Before version 6 it tells them nowhere else."""
 
 
+_OUTCOMES = {"OOM": "full", "READONLY": "read_only", "NOREPLICAS": "no_replicas"}
+
+
 class Failure(NamedTuple):
     """
-    ``kind`` is ``"cancelled"``, ``"timeout"``, ``"unreachable"``, ``"refused"`` or ``"other"``.
+    ``outcome`` is one word. ``"timeout"`` if the server did not answer in time, ``"unreachable"`` if there is no
+    connection, ``"forbidden"`` if a password or a permission is wrong; ``"full"``, ``"read_only"`` or ``"no_replicas"``
+    if the server refuses to write, and ``"refused"`` if it refuses for another reason. ``"cancelled"`` if the request
+    was interrupted, and ``"error"`` for all else: a bug, or a wrong setting.
 
     ``code`` is the prefix of the server's error, such as ``"OOM"``; ``""`` if it answered with none. ``type`` is the
     most that is known: the prefix, the name of the exception, or ``"cancelled"``.
     """
 
-    kind: str
+    outcome: str
     code: str
     type: str
 
 
 def failure_of(error: BaseException) -> Failure:
     """Return how an operation has failed that raised ``error``."""
-    cause = error.__cause__ if isinstance(error, SessionStoreUnavailable) and error.__cause__ else error
+    is_outage = isinstance(error, SessionStoreUnavailable)
+    cause = error.__cause__ or error if is_outage else error
     # Steps whose task is cancelled are closed.
     if isinstance(cause, (asyncio.CancelledError, GeneratorExit)):
         return Failure("cancelled", "", "cancelled")
@@ -49,13 +56,15 @@ def failure_of(error: BaseException) -> Failure:
     name = type(cause).__qualname__
     if type(cause).__module__ != "builtins":
         name = f"{type(cause).__module__}.{name}"
-    if isinstance(cause, exceptions.TimeoutError):
-        kind = "timeout"
+    if isinstance(error, SessionStoreUnavailable) and error.lasts:
+        outcome = "forbidden"
+    elif isinstance(cause, exceptions.TimeoutError):
+        outcome = "timeout"
     elif code:
-        kind = "refused"
+        outcome = _OUTCOMES.get(code, "refused" if is_outage else "error")
     else:
-        kind = "unreachable" if isinstance(cause, exceptions.ConnectionError) else "other"
-    return Failure(kind, code, code or name)
+        outcome = "unreachable" if isinstance(cause, exceptions.ConnectionError) else "error"
+    return Failure(outcome, code, code or name)
 
 
 def _code_of(error: RedisError) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from django_redsess.observers import Server
-from django_redsess.observers.outcomes import outcome_of
+from django_redsess.observers.failures import failure_of
 
 __all__ = ["Observer"]
 
@@ -60,7 +60,7 @@ class Observer:
 
     def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
         """Count an operation."""
-        labels = name, outcome_of(error), _name_of(server)
+        labels = name, "ok" if error is None else failure_of(error).outcome, _name_of(server)
         count = self._count.get(labels)
         if count is None:
             count = self._count[labels] = OPERATIONS.labels(*labels).observe

@@ -18,7 +18,7 @@ from django_redsess.observers.failures import failure_of
 __all__ = ["Observer"]
 
 _STATUSES = {"cancelled": "cancelled", "timeout": "deadline_exceeded", "unreachable": "unavailable"}
-"""Sentry's statuses, by the kinds of failures. A server that refuses is an ``internal_error``."""
+"""Sentry's statuses, by the outcomes of failures. A server that refuses is an ``internal_error``."""
 
 
 class Observer:
@@ -56,7 +56,7 @@ class Observer:
             span.set_status("ok")
         else:
             failure = failure_of(error)
-            span.set_status(_STATUSES.get(failure.kind, "internal_error"))
+            span.set_status(_STATUSES.get(failure.outcome, "internal_error"))
             span.set_data("error.type", failure.type)
         span.finish(end_timestamp=datetime.fromtimestamp(now, UTC))
 

@@ -235,7 +235,7 @@ class _UnknownNode:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.clock, self.outages = cluster, Clock(), Outages()
         self.agreed = set[str]()
-        self.connection_kwargs, self.is_behind_sentinel = dict[str, Any](), False
+        self.connection_kwargs, self.is_behind_sentinel, self.address = dict[str, Any](), False, None
         self.why = ""
 
     def take(self) -> Any:

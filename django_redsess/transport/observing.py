@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from django.core.signals import setting_changed
 
@@ -25,9 +24,6 @@ from django_redsess.transport.sending import Part
 
 _UNOBSERVED = retries.run, retries.fetch, sending.ask
 _plain_run, _plain_fetch, _plain_ask = _UNOBSERVED
-
-_ADDRESSES: WeakKeyDictionary[Any, Server] = WeakKeyDictionary()
-"""Where the server of each pool is."""
 
 
 def begin() -> None:
@@ -57,9 +53,11 @@ def tell(  # noqa: PLR0913, all that observers are told
     if not observers.chosen:
         return
     seconds = monotonic() - began
-    address, port, database, peer, *_ = _address_of(to)
-    server = Server(address, port, database, peer, script, commands, command)
-    observers.tell(lambda observer: observer.operation(name, server, seconds, error))
+    # Behind Sentinel, the master may be another by now.
+    if to.address is None or to.is_behind_sentinel:
+        to.address = _address_of(to)
+    host, port, database, peer = to.address
+    observers.operation(name, Server(host, port, database, peer, script, commands, command), seconds, error)
 
 
 def _run(  # noqa: PLR0913, as that of run()
@@ -91,9 +89,11 @@ def _fetch(  # noqa: PLR0913, as that of fetch()
         raised = error
         raise
     finally:
-        # Not ``to``: the operation may have gone on elsewhere.
-        command = "EVALSHA" if script else _first_command(packed)
-        tell(name, pool().of(tag), began, raised, command, replies, script.name if script else "")
+        if to.cluster is not None:
+            # The operation may have gone on elsewhere.
+            to = pool().of(tag)
+        command = "EVALSHA" if script else packed.split(b"\r\n", 3)[2].decode()
+        tell(name, to, began, raised, command, replies, script.name if script else "")
 
 
 def _ask(connections: Any, name: str, *parts: Part | int) -> Any:
@@ -107,28 +107,16 @@ def _ask(connections: Any, name: str, *parts: Part | int) -> Any:
         tell("check", connections, began, raised, name)
 
 
-def _first_command(packed: bytes) -> str:
-    """Return the name of the first command in ``packed``."""
-    return packed.split(b"\r\n", 3)[2].decode()
-
-
-def _address_of(to: Any) -> Server:
-    """Return where the server of this pool is."""
-    known = _ADDRESSES.get(to)
-    if known is None or to.is_behind_sentinel:
-        known = _ADDRESSES[to] = _read_address(to)
-    return known
-
-
-def _read_address(to: Any) -> Server:
+def _address_of(to: Any) -> tuple[str, int | None, int, str]:
+    """Return where the server of this pool is: the first four fields of ``Server``."""
     options = to.connection_kwargs
     database = int(options.get("db") or 0)
     if to.is_behind_sentinel:
         master = to.source.master_address
-        return Server(to.source.service_name, None, database, named(master) if master else "")
+        return (to.source.service_name, None, database, named(master) if master else "")
     if to.cluster is not None:
         host, port = to.cluster.start[0]
-        return Server(host, port, database, named((options["host"], options["port"])) if options else "")
+        return (host, port, database, named((options["host"], options["port"])) if options else "")
     if "path" in options:
-        return Server(options["path"], None, database)
-    return Server(options.get("host", "localhost"), int(options.get("port", 6379)), database)
+        return (options["path"], None, database, "")
+    return (options.get("host", "localhost"), int(options.get("port", 6379)), database, "")

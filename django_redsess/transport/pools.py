@@ -408,13 +408,14 @@ class Pool(PooledConnections):
     The connections to one server, for threads and greenlets.
 
     ``clock`` is the clock of the server, ``outages`` what is known of its outages. ``agreed`` are the tags of the
-    partitions that suit this process. ``cluster`` is None for the only server.
+    partitions that suit this process. ``cluster`` is None for the only server. ``address`` is what observers are told.
     """
 
     def __init__(self, source: Any, max_connections: int, wait_seconds: float | None) -> None:
         super().__init__(source, max_connections, wait_seconds)
         self.clock, self.outages, self.cluster = Clock(), Outages(), None
         self.agreed: set[str] = set()
+        self.address: tuple[str, int | None, int, str] | None = None
         self._is_told = False
 
     @property

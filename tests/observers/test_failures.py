@@ -25,18 +25,21 @@ def outage_by(cause: Exception) -> SessionStoreUnavailable:
         (exceptions.TimeoutError("after 0.5 s"), Failure("timeout", "", "redis.exceptions.TimeoutError")),
         (exceptions.ConnectionError("host"), Failure("unreachable", "", "redis.exceptions.ConnectionError")),
         (outage_by(exceptions.ConnectionError()), Failure("unreachable", "", "redis.exceptions.ConnectionError")),
-        (outage_by(exceptions.OutOfMemoryError("too much")), Failure("refused", "OOM", "OOM")),
-        (exceptions.ReadOnlyError("replica"), Failure("refused", "READONLY", "READONLY")),
-        (exceptions.MovedError("1 10.0.0.1:6379"), Failure("refused", "MOVED", "MOVED")),
-        (exceptions.ResponseError("WRONGTYPE Operation"), Failure("refused", "WRONGTYPE", "WRONGTYPE")),
-        (exceptions.ResponseError("NOREPLICAS Not enough"), Failure("refused", "NOREPLICAS", "NOREPLICAS")),
-        (exceptions.ResponseError("unknown command 'HGET'"), Failure("refused", "ERR", "ERR")),
-        (ValueError("text"), Failure("other", "", "ValueError")),
-        (SessionStoreUnavailable(), Failure("other", "", "django_redsess.exceptions.SessionStoreUnavailable")),
+        (outage_by(exceptions.OutOfMemoryError("too much")), Failure("full", "OOM", "OOM")),
+        (exceptions.ReadOnlyError("replica"), Failure("read_only", "READONLY", "READONLY")),
+        (outage_by(exceptions.MovedError("1 10.0.0.1:6379")), Failure("refused", "MOVED", "MOVED")),
+        (exceptions.ResponseError("WRONGTYPE Operation"), Failure("error", "WRONGTYPE", "WRONGTYPE")),
+        (
+            outage_by(exceptions.ResponseError("NOREPLICAS few")),
+            Failure("no_replicas", "NOREPLICAS", "NOREPLICAS"),
+        ),
+        (exceptions.ResponseError("unknown command 'HGET'"), Failure("error", "ERR", "ERR")),
+        (ValueError("text"), Failure("error", "", "ValueError")),
+        (SessionStoreUnavailable(), Failure("error", "", "django_redsess.exceptions.SessionStoreUnavailable")),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value.type,
 )
-def test_an_error_has_a_kind_a_code_and_a_type(error: BaseException, failure: Failure) -> None:
+def test_an_error_has_an_outcome_a_code_and_a_type(error: BaseException, failure: Failure) -> None:
     # As with older releases of redis-py, which keep no code.
     assert failure_of(error) == failure
 
@@ -44,4 +47,6 @@ def test_an_error_has_a_kind_a_code_and_a_type(error: BaseException, failure: Fa
 def test_a_code_that_redis_py_keeps_is_used() -> None:
     error = exceptions.AuthenticationError("invalid username-password pair")
     error.status_code = "WRONGPASS"
-    assert failure_of(outage_by(error)) == Failure("refused", "WRONGPASS", "WRONGPASS")
+    outage = outage_by(error)
+    outage.lasts = True
+    assert failure_of(outage) == Failure("forbidden", "WRONGPASS", "WRONGPASS")
