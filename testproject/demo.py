@@ -42,6 +42,7 @@ POLICIES = ("end_oldest", "end_least_recent", "refuse")
 WELCOME = """
   The shop        {url}/
   Online sessions {url}/admin/django_redsess/onlinesession/
+  For programs    {url}/api/v1/ (JSON), /metrics (Prometheus), /ready
   Administrator   admin, password admin
   Support         sam, password support: sees sessions and ends them, but not everyone's at once, and sees no users
   Shoppers        {shoppers}

@@ -13,6 +13,7 @@ from django.test import AsyncClient, Client, override_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_redsess import exposition, online
+from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, close_connections, frozen, full, replica, without_replicas
@@ -85,6 +86,8 @@ def test_not_ready_while_sessions_cannot_be_read_and_written(impatient: Server, 
 
 
 def test_not_ready_with_settings_that_do_not_suit_the_store(settings, new_session) -> None:
+    # Other tests have emptied the store, and this process does not know.
+    pool().forget_agreed()
     new_session()
     with override_settings(REDSESS={**settings.REDSESS, "PARTITIONS": 4}):
         assert ask_ready() == (503, {"ready": False, "cause": "error"})

@@ -69,8 +69,11 @@ def test_of_sentry(settings, hanging: Hanging, new_session) -> None:
         def _send_envelope(self, envelope: Envelope) -> Any:
             hanging()
 
-    options = {"dsn": "http://public@127.0.0.1:1/1"}
-    with reporting(settings, Sending({**sentry_sdk.Client(**options).options})):
+    # Sentry's integrations would change Django for all tests after this one.
+    bare = sentry_sdk.Client(
+        "http://public@127.0.0.1:1/1", default_integrations=False, auto_enabling_integrations=False
+    )
+    with reporting(settings, Sending({**bare.options})):
         session = new_session()
         with sentry_sdk.start_transaction(name="GET"):
             use_sessions(session, 1)

@@ -17,8 +17,8 @@ from testproject.servers import free_port
 from tests.helpers.demo import ROOT, Demo, environment, running
 
 PUBLIC = {
-    *("accounts", "admin", "backend", "exceptions", "forms", "middleware", "models", "moving", "online", "signals"),
-    "viewed",
+    *("accounts", "admin", "backend", "exceptions", "forms", "middleware", "models", "monitoring", "moving", "online"),
+    *("signals", "viewed"),
 }
 """The modules of the package that a site may import."""
 
