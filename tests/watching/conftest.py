@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django_redsess import watching
 from django_redsess.watching import End, WatchedSession, ends
 from tests.helpers.accounts import PASSWORD
+from tests.helpers.running import wait_until
 from tests.helpers.serving import SECONDS
 
 
@@ -22,7 +23,8 @@ class Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        # A test that fails may leave it running.
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._left = AsyncExitStack()
 
@@ -40,11 +42,8 @@ class Loop:
 
     def looked(self, times: int = 2) -> None:
         """Return when the store was asked so many times more. The first may have been under way already."""
-        for _ in range(times):
-            before = self.looks
-            waited = threading.Event()
-            while self.looks == before:
-                waited.wait(0.01)
+        wanted = self.looks + times
+        wait_until(lambda: self.looks >= wanted)
 
     looks = 0
 
