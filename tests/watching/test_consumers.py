@@ -12,6 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django_redsess import online, watching
 from django_redsess.consumers import SessionConsumerMixin
 
+# Channels closes connections to the database that other tests may have left.
+pytestmark = pytest.mark.django_db
+
 
 class Echo(SessionConsumerMixin, AsyncWebsocketConsumer):
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
