@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -349,10 +350,7 @@ def unavailable(
             for_developers = _for_developers(outage) if settings.DEBUG else {}
             response: HttpResponse
             if getattr(getattr(request.resolver_match, "func", None), "answers_problems", False):
-                content = {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": detail}
-                response = JsonResponse(
-                    {**content, **for_developers}, status=503, content_type="application/problem+json"
-                )
+                response = problem_details(503, detail, **for_developers)
             elif _wants_json(request):
                 response = JsonResponse({"detail": detail, **for_developers}, status=503)
             else:
@@ -370,6 +368,12 @@ def unavailable(
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
     send_new_key(request, response)
     return not_logged(response)
+
+
+def problem_details(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:
+    """Return an error as problem details (RFC 9457). ``kind`` is the URI of its type; ``more`` are other members."""
+    content = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return JsonResponse(content, status=status, content_type="application/problem+json")
 
 
 def not_logged(response: HttpResponse) -> HttpResponse:

@@ -87,7 +87,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
         "lately": _lately(user),
         "limit": user_limit.describe(user),
     }
-    return _page(request, "sessions.html", context)
+    return page(request, "sessions.html", context)
 
 
 @require_POST
@@ -146,7 +146,7 @@ def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) 
         return redirect(NOT_ME)
     has_password = user.has_usable_password()
     context = {"has_password": has_password, "password_change_url": password_change_url() if has_password else ""}
-    return _page(request, "not_me.html", context)
+    return page(request, "not_me.html", context)
 
 
 def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text: str) -> HttpResponse | None:
@@ -154,13 +154,13 @@ def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text:
     form = reauthentication.ask(request, user)
     if form is None:
         return None
-    page = _page(
+    asking = page(
         request, "password.html", {"form": form, "title": title, "text": text, "username": user.get_username()}
     )
     if form.is_locked:
-        page.status_code = 429
-        page["Retry-After"] = str(reauthentication.RECENT_SECONDS)
-    return page
+        asking.status_code = 429
+        asking["Retry-After"] = str(reauthentication.RECENT_SECONDS)
+    return asking
 
 
 def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> None:
@@ -169,7 +169,8 @@ def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionSt
     messages.success(request, text % {"count": count}, fail_silently=True)
 
 
-def _page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+def page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    """Render one of our templates in the frame of the site's ``base.html``, or in a plain one where it has none."""
     site_base = Engine.get_default().select_template(["base.html", "django_redsess/plain.html"])
     return render(request, f"django_redsess/{template}", {**context, "site_base": site_base})
 

@@ -11,13 +11,12 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
-from django.template import Engine
 from django.urls import reverse
 from django.utils import translation
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from django_redsess import views
 from django_redsess.api.endpoints import SAFE, api_view
 from django_redsess.api.problems import not_allowed
 
@@ -48,10 +47,9 @@ def document(request: HttpRequest) -> HttpResponse:
 @_open_to_all
 def page(request: HttpRequest) -> HttpResponse:
     """Show the OpenAPI file to people, in the frame of the self-service pages. It is open to all, and in English."""
-    site_base = Engine.get_default().select_template(["base.html", "django_redsess/plain.html"])
     with translation.override("en"):
-        context = {**_shown(), "file_url": reverse("django_redsess_api:openapi"), "site_base": site_base}
-        return render(request, "django_redsess/api.html", context)
+        context = {**_shown(), "file_url": reverse("django_redsess_api:openapi")}
+        return views.page(request, "api.html", context)
 
 
 @cache

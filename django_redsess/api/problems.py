@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 
 from django.http import JsonResponse
+
+from django_redsess.middleware import problem_details
 
 PASSWORD_REQUIRED = (
     "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/api.rst#password-required"  # noqa: S105
@@ -28,15 +29,10 @@ class Problem(Exception):  # noqa: N818
         self.status, self.detail, self.kind, self.headers = status, detail, kind, headers
 
     def response(self) -> JsonResponse:
-        content = {
-            "type": self.kind,
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "detail": self.detail,
-        }
-        return JsonResponse(
-            content, status=self.status, content_type="application/problem+json", headers=dict(self.headers or {})
-        )
+        response = problem_details(self.status, self.detail, kind=self.kind)
+        for name, value in (self.headers or {}).items():
+            response[name] = value
+        return response
 
 
 def not_allowed(methods: Iterable[str]) -> Problem:
