@@ -33,7 +33,7 @@ def kept(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
             except Exception:
                 _log_once(str(key), "left out: it can't be written by the serializer of this site")
     for key, value in data.items():
-        if key in read and not same(read[key], value):
+        if key in read and not same(read[key], value, written):
             _log_once(str(key), "changed: the serializer of this site reads it as another type")
         elif not isinstance(key, str) and str(key) in read:
             _log_once(str(key), "changed: the serializer of this site reads the key as a text")

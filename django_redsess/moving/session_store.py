@@ -149,7 +149,7 @@ class SessionStore(OwnSessionStore):
             self._session_cache = late
             yield from SaveAttempts(self, late).steps()
             return late
-        if row is not None and not same(late, data):
+        if row is not None and not same(late, data, self.serializer()):
             made = copy_of(self, row, serialized(self, late), of(keyspace().of_sid(sid)).clock.now() or 0)
             due, record = made.due, made.record._replace(login_ms=record.login_ms, client_packed=record.client_packed)
         packed = pack(sid, record)
@@ -192,7 +192,8 @@ class SessionStore(OwnSessionStore):
         theirs = yield from self.loading()
         if self.session_key is None:
             raise UpdateError
-        self._session_cache = merge(kept(before, self.serializer), kept(mine, self.serializer), theirs)
+        serializer = self.serializer
+        self._session_cache = merge(kept(before, serializer), kept(mine, serializer), theirs, serializer())
 
     def creating(self) -> Steps[None]:
         if conf.MOVES:

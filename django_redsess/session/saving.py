@@ -41,6 +41,7 @@ from django_redsess.session.record import (
     data_of,
     log_unusable,
     name_of,
+    named,
     pack,
     revision_of,
     unpack,
@@ -535,13 +536,15 @@ class SaveAttempts:
             session.known = GONE
             raise UpdateError from None
         base = data_of(known.record) if known.record else {}
+        by = (serializer, named(known.record.serializer)()) if known.record else (serializer,)
         mine = serializer.loads(serializer.dumps(data))
         # Another serializer may have written the base: what is still as it was loaded is no change.
-        mine |= {key: value for key, value in base.items() if key in data and same(data[key], value)}
-        merged = merge(base, mine, theirs)
+        mine |= {key: value for key, value in base.items() if key in data and same(data[key], value, *by)}
+        merged = merge(base, mine, theirs, *by)
         # An unchanged value stays the same object, because the request's code may hold a reference to it.
         kept = {
-            key: data[key] if key in data and same(mine.get(key), value) else value for key, value in merged.items()
+            key: data[key] if key in data and key in mine and same(mine[key], value, *by) else value
+            for key, value in merged.items()
         }
         data.clear()
         data.update(kept)

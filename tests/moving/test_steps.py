@@ -14,6 +14,7 @@ from django.utils import timezone
 from django_redsess import online
 from django_redsess.moving import SessionStore
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
+from tests.helpers.strange_values import Agrees, PickleSerializer, Refuses, WithoutEq, state_of, written_by
 
 pytestmark = pytest.mark.usefixtures("partitions", "moving")
 
@@ -131,6 +132,26 @@ def test_a_late_write_of_the_first_step_is_merged(old_session, step) -> None:
         assert late.session_key == moved.session_key
     with step(2):
         assert SessionStore(key).load() == {"_auth_user_id": "7", "basket": 2, "colour": "red"}
+
+
+@pytest.mark.parametrize("kind", [WithoutEq, Agrees, Refuses])
+def test_late_writes_are_merged_whatever_values_say_of_equality(old_session, step, caplog, kind) -> None:
+    with written_by(PickleSerializer):
+        key = old_session("7", first=kind(1), other=kind(1)).session_key
+        with step(1):
+            late = SessionStore(key)
+            late["first"] = kind(2)
+        with step(2):
+            moved = SessionStore(key)
+            moved["other"] = kind(2)
+            moved.save()
+        with step(1):
+            late.save()
+        with step(2):
+            found = SessionStore(key).load()
+    assert state_of(found) == state_of({"first": kind(2), "other": kind(2), "_auth_user_id": "7"})
+    # Nothing is said to be changed by the serializer.
+    assert caplog.messages == []
 
 
 def test_a_write_between_reading_and_copying_is_merged(old_session, step, monkeypatch) -> None:
