@@ -21,7 +21,7 @@ from django_redsess.moving import marks
 from django_redsess.moving.contents import kept
 from django_redsess.moving.marks import Copy, derived_keys
 from django_redsess.moving.sources import Row, fill, source
-from django_redsess.session import deadlines, script_calls
+from django_redsess.session import deadlines, script_calls, user_limit
 from django_redsess.session.merge import merge, same
 from django_redsess.session.record import Client, Record, pack, revision_of
 from django_redsess.session.saving import (
@@ -29,6 +29,7 @@ from django_redsess.session.saving import (
     Known,
     SaveAttempts,
     SessionState,
+    SignIn,
     client_of,
     is_key,
     serialized,
@@ -147,6 +148,8 @@ class SessionStore(OwnSessionStore):
         late = data if row is None else kept(row.data, self.serializer)
         if user_of(late) != record.user_id:
             self._session_cache = late
+            # That sign-in is over. Nothing can refuse it now.
+            self.pending = self.pending._replace(sign_in=SignIn(user_limit.ceiling()))
             yield from SaveAttempts(self, late).steps()
             return late
         if row is not None and not same(late, data, self.serializer()):

@@ -368,6 +368,7 @@ class SaveAttempts:
     def __init__(self, session: SessionState, data: dict[str, Any], *, must_create: bool = False) -> None:
         self.session, self.data, self.must_create = session, data, must_create
         self.at = 0  # The server's time, once the server has refused ours.
+        self.limit: Limit | None = None  # What the last attempt enforced.
         self.began, self.merges = time.monotonic(), 0
 
     def steps(self, outcome: Outcome | None = None) -> Steps[Outcome]:
@@ -406,7 +407,7 @@ class SaveAttempts:
 
     def _try_general_way(self) -> Steps[Outcome]:
         """Choose the key, make the record, send the script that writes it, and remember what is stored then."""
-        limit = self._choose_key()
+        self.limit = limit = self._choose_key()
         sid = self.session.sid or ""
         partition = keyspace().of_sid(sid)
         at = self.at or of(partition).clock.now() or (yield from script_calls.time(partition))
@@ -433,7 +434,7 @@ class SaveAttempts:
         limit = None
         # The limit is for a user who is new to this session, not for one who signs in again.
         if user_id not in ("", user_before):
-            limit = user_limit.ceiling() if sign_in is None else sign_in.limit
+            limit = user_limit.limit_without_login() if sign_in is None else sign_in.limit
         # The script save enforces no limit, but rotate does. So with a limit, the session gets a new key.
         renews = limit is not None and not self.must_create
         if user_id and (
@@ -572,8 +573,7 @@ class SaveAttempts:
             raise
 
     def _refusal(self) -> SessionLimitReached:
-        sign_in = self.session.pending.sign_in
-        maximum = sign_in.limit.maximum if sign_in is not None and sign_in.limit is not None else 0
+        maximum = self.limit.maximum if self.limit is not None else 0
         # flush() must not follow the loaded session to a key that another request has given it.
         self.session.known = NOTHING_KNOWN
         observers.event("sign_in_refused", reason="limit")

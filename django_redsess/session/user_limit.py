@@ -72,9 +72,9 @@ def without_limit() -> Iterator[None]:
         _is_lifted.reset(token)
 
 
-def limit_of(user: AbstractBaseUser) -> Limit | None:
+def limit_of(user: AbstractBaseUser | None) -> Limit | None:
     """
-    Return the limit of the user's sessions. None for no limit.
+    Return the limit of the user's sessions. None for no limit. Only a function as the setting needs the user.
 
     Raises ImproperlyConfigured if a setting is wrong, or if the function of ``MAX_SESSIONS_PER_USER`` fails.
     """
@@ -95,7 +95,7 @@ def limit_of(user: AbstractBaseUser) -> Limit | None:
     return None if maximum is None else Limit(maximum, conf.SESSION_LIMIT_POLICY)
 
 
-def limit_at_sign_in(user: AbstractBaseUser) -> Limit | None:
+def limit_at_sign_in(user: AbstractBaseUser | None) -> Limit | None:
     """
     Return what a sign-in of ``user`` enforces: the user's limit, else the ceiling. None within :func:`without_limit`.
 
@@ -105,6 +105,16 @@ def limit_at_sign_in(user: AbstractBaseUser) -> Limit | None:
         return None
     limit, built_in = limit_of(user), ceiling()
     return built_in if limit is None else limit._replace(full_at=built_in.full_at)
+
+
+def limit_without_login() -> Limit | None:
+    """
+    Return what a save enforces that has a user of whom no sign-in has told: Channels' ``login()`` has no request.
+
+    It is the same as at a sign-in, where ``MAX_SESSIONS_PER_USER`` is an integer. A function needs the user's object,
+    which is not known here: then it is the ceiling.
+    """
+    return ceiling() if isinstance(conf.MAX_SESSIONS_PER_USER, str) else limit_at_sign_in(None)
 
 
 def ceiling() -> Limit:

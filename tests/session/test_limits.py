@@ -4,11 +4,14 @@ import itertools
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from channels.auth import login as channels_login
 from django.contrib.auth import SESSION_KEY, login, update_session_auth_hash
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import online
+from django_redsess.accounts import without_limit
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import script_calls
@@ -18,6 +21,7 @@ from tests.helpers.behind import have_agreed, make_due, make_older, make_seen, s
 from tests.helpers.online import ends
 from tests.helpers.sign_ins import ENDING, POLICIES, named, request_of, sids_of, sign_in, sign_in_before
 from tests.helpers.site.people import person
+from tests.helpers.site.views import MODEL_BACKEND
 
 pytestmark = [
     pytest.mark.usefixtures("partitions", "users_in_no_table"),
@@ -172,6 +176,59 @@ def test_sign_ins_without_the_signal_stay_below_the_ceiling(new_session, setting
     assert session.sid in sids_of("7")
 
 
+def by_hand(user_id: str, guest: SessionStore | None = None) -> SessionStore:
+    """Sign in without login(), as a package may that switches users."""
+    session = SessionStore(guest.session_key if guest is not None else None)
+    session[SESSION_KEY] = user_id
+    session.save()
+    return session
+
+
+def with_channels(user_id: str, guest: SessionStore | None = None) -> SessionStore:
+    """Sign in over a socket: Channels tells of no request."""
+    session = SessionStore(guest.session_key if guest is not None else None)
+    async_to_sync(channels_login)({"session": session}, person(user_id), MODEL_BACKEND)
+    session.save()
+    return session
+
+
+WITHOUT_LOGIN = pytest.mark.parametrize("signs_in", [by_hand, with_channels])
+
+
+@WITHOUT_LOGIN
+@pytest.mark.parametrize("brings", [False, True], ids=["visitor", "guest"])
+@pytest.mark.parametrize(("policy", "goes"), [("end_oldest", 0), ("end_least_recent", 1)])
+def test_an_integer_holds_for_sign_ins_without_login(
+    redis, set_limit, guest, signs_in, policy: str, goes: int, brings: bool
+) -> None:
+    set_limit(2, policy)
+    before = sign_in_before(redis, "7", 200, 100)
+    for session, seen_at in zip(before, (2_000_000, 1_000_000), strict=True):
+        make_seen(redis, session.sid, seen_at)
+    latest = signs_in("7", guest if brings else None)
+    assert sids_of("7") == named(before[1 - goes], latest)
+    assert reason_of(before[goes]) == "replaced"
+    assert SessionStore(latest.session_key).get("basket") == ("lamp" if brings else None)
+
+
+@WITHOUT_LOGIN
+def test_a_sign_in_without_login_is_refused_by_its_save(redis, set_limit, guest, signs_in) -> None:
+    set_limit(1, "refuse")
+    [own] = sign_in_before(redis, "7", 100)
+    with pytest.raises(SessionLimitReached, match="1 session"):
+        signs_in("7", guest)
+    assert sids_of("7") == named(own)
+    # The guest's session is as it was.
+    assert dict(SessionStore(guest.session_key).items()) == {"basket": "lamp"}
+    # Another save of a session in which the user does not change is refused by nothing.
+    own = SessionStore(own.session_key)
+    own["colour"] = "blue"
+    own.save()
+    with without_limit():
+        signs_in("7", guest)
+    assert len(sids_of("7")) == 2
+
+
 def by_user(user: User) -> int | None:
     return {7: 1, 8: 2}.get(user.pk)
 
@@ -181,6 +238,15 @@ def test_a_function_says_for_each_user_how_many(redis, set_limit) -> None:
     for user_id in ("7", "8", "9"):
         sign_in_before(redis, user_id, 400, 300, 200, 100)
     assert [online.count(user_ids=[user_id]) for user_id in ("7", "8", "9")] == [1, 2, 4]
+
+
+@WITHOUT_LOGIN
+def test_a_function_is_not_asked_without_login_and_the_ceiling_holds(redis, set_limit, settings, signs_in) -> None:
+    set_limit(f"{__name__}.by_user")
+    settings.REDSESS = {**settings.REDSESS, "USER_SESSIONS_CEILING": 3}
+    for _ in range(5):
+        signs_in("7")
+    assert len(sids_of("7")) == 3
 
 
 def says_zero(user: User) -> int:
