@@ -178,7 +178,8 @@ class Conf:
         """
         The maximum number of sessions of a user for whom ``MAX_SESSIONS_PER_USER`` sets no limit. None: no ceiling.
 
-        A sign-in above it ends the user's session that was not used for the longest time.
+        A sign-in above it ends a session of the user that was never used after its own sign-in. If there is none, it
+        ends the one that was not used for the longest time.
         """,
     )
     SESSION_LIMIT_POLICY = Setting[str](

@@ -11,9 +11,15 @@ local function count_others(others, list, sid, old_sid)
   return others
 end
 
--- The same sessions in the order of sign-in: those that are not due; those that are; and the place of each.
+-- The same sessions in the order of sign-in: those that are not due; those that are; the place of each; and when it
+-- signed in.
 local function sort_others(list, sid, old_sid)
-  local sids, live, overdue, place = redis.call("ZRANGE", list, 0, looked_at_max - 1), {}, {}, {}
+  local flat = redis.call("ZRANGE", list, 0, looked_at_max - 1, "WITHSCORES")
+  local sids, live, overdue, place, signed_in = {}, {}, {}, {}, {}
+  for index = 1, #flat, 2 do
+    sids[#sids + 1] = flat[index]
+    signed_in[flat[index]] = tonumber(flat[index + 1])
+  end
   local deadlines = redis.call("ZMSCORE", expire, unpack(sids))
   for index, other in ipairs(sids) do
     place[other] = index
@@ -22,14 +28,29 @@ local function sort_others(list, sid, old_sid)
       table.insert(is_due and overdue or live, other)
     end
   end
-  return live, overdue, place
+  return live, overdue, place, signed_in
+end
+
+-- Put sessions in the order in which they end: the longest unseen first; of those that were last seen at the same time,
+-- the one that signed in first. `unused_first` puts those before that were never used since they signed in: a program
+-- that signs in for each request leaves them. The latest tenth of all may be about to be used, and is left out of this.
+local function sort_to_end(live, place, signed_in, unused_first)
+  local seen, is_unused = {}, {}
+  for index, at in ipairs(redis.call("ZMSCORE", recent, unpack(live))) do seen[live[index]] = tonumber(at or 0) end
+  for index = 1, unused_first and #live - math.floor(#live / 10) or 0 do
+    local sid = live[index]
+    if seen[sid] <= signed_in[sid] then is_unused[sid] = true end
+  end
+  table.sort(live, function(one, other)
+    if is_unused[one] ~= is_unused[other] then return is_unused[one] or false end
+    return seen[one] < seen[other] or seen[one] == seen[other] and place[one] < place[other]
+  end)
 end
 
 -- Find the sessions that must end so that a user has no more than `limit` (nil: any number), with the one that signs in
 -- as `sid`, in place of `old_sid` (nil: of none). Where a partition has `full_at` sessions with a user (nil: never full),
--- one of this user must end, so that nobody else's does: the longest unseen. Returns up to AT_ONCE_MAX sids, how many
--- must end in all, and the reason; or nil if the sign-in is refused. Due sessions do not count. If all that are looked
--- at are due, they end.
+-- one of this user must end, so that nobody else's does. Returns up to AT_ONCE_MAX sids, how many must end in all, and
+-- the reason; or nil if the sign-in is refused. Due sessions do not count. If all that are looked at are due, they end.
 local function above_limit(user_id, sid, old_sid, limit, policy, full_at)
   if not limit and not full_at then return {}, 0 end
   local list = online_user_of .. user_id
@@ -37,23 +58,16 @@ local function above_limit(user_id, sid, old_sid, limit, policy, full_at)
   local is_full = count > 0 and full_at and redis.call("ZCARD", recent) >= full_at
   if not is_full and count < (limit or math.huge) then return {}, 0 end
   local others = count_others(count, list, sid, old_sid)
-  local live, overdue, place = sort_others(list, sid, old_sid)
+  local live, overdue, place, signed_in = sort_others(list, sid, old_sid)
   local excess, reason = others - #overdue + 1 - (limit or math.huge), "replaced"
   if excess < 1 then
     if not is_full or #overdue > 0 or #live == 0 then return {}, 0 end
-    excess, reason, policy = 1, "evicted", "end_least_recent"
+    excess, reason, policy = 1, "evicted", "end_unused"
   end
   if policy == "refuse" then return nil end
   if #live == 0 then return { unpack(overdue, 1, AT_ONCE_MAX) }, math.huge, "expired" end
 
-  if policy == "end_least_recent" then
-    local seen = {}
-    for index, at in ipairs(redis.call("ZMSCORE", recent, unpack(live))) do seen[live[index]] = tonumber(at or 0) end
-    -- Of those that were last seen at the same time, the one that signed in first ends.
-    table.sort(live, function(one, other)
-      return seen[one] < seen[other] or seen[one] == seen[other] and place[one] < place[other]
-    end)
-  end
+  if policy ~= "end_oldest" then sort_to_end(live, place, signed_in, policy == "end_unused") end
   return { unpack(live, 1, math.min(excess, #live, AT_ONCE_MAX)) }, excess, reason
 end
 

@@ -34,6 +34,9 @@ REFUSED = ngettext_lazy(
 CEILING_MIN = 10
 """The ceiling of a user's sessions in a store whose partitions may have fewer than a hundred."""
 
+UNUSED = "end_unused"
+"""The policy of the ceiling. A site can't choose it."""
+
 NO_LIMIT = 2**53
 """More sessions than there can be. Lua counts exactly up to this number."""
 
@@ -119,7 +122,10 @@ def limit_without_login() -> Limit | None:
 
 def ceiling() -> Limit:
     """
-    Return the limit of a user for whom the site sets none. The longest unseen sessions end.
+    Return the limit of a user for whom the site sets none.
+
+    The sessions that were never used since their sign-in end first, then the longest unseen. So a client that signs in
+    at each request ends its own sessions, and not the one in the user's browser.
 
     It is ``USER_SESSIONS_CEILING``, and at most a tenth of a partition's share of ``MAX_SESSIONS``: a user's sessions
     are all in one partition, and must leave room there for others.
@@ -127,7 +133,7 @@ def ceiling() -> Limit:
     share = share_of(conf.MAX_SESSIONS, keyspace().count)
     most = conf.USER_SESSIONS_CEILING
     maximum = NO_LIMIT if most is None else min(most, max(share // 10, CEILING_MIN))
-    return Limit(maximum, "end_least_recent", share, True)
+    return Limit(maximum, UNUSED, share, True)
 
 
 def describe(user: AbstractBaseUser | None) -> str:

@@ -8,8 +8,9 @@ import pytest
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import faults, have_partitions
+from tests.helpers.behind import faults, have_partitions, make_older, make_seen, now_of
 from tests.helpers.sign_ins import named, sids_of, sign_in
+from tests.session.visits import opened
 
 pytestmark = pytest.mark.usefixtures("users_in_no_table")
 
@@ -79,3 +80,37 @@ def test_at_the_maximum_own_sessions_go_and_the_new_one_stays(store, redis, in_g
     assert sids_of(HOARDER) == named(latest)
     assert SessionStore(first.session_key).ended.reason == "evicted"
     assert faults() == []
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["at the ceiling", "in a full partition"])
+def test_a_client_that_signs_in_at_each_request_leaves_the_users_browser_signed_in(store, redis, full: bool) -> None:
+    store.REDSESS = {**store.REDSESS, "TOUCH_INTERVAL": 0}
+    for user in neighbours(SHARE - 5 if full else 0):
+        sign_in(user)
+    [browser] = hoard(1)
+    make_older(redis, browser.sid, 600)
+    # The next request of the browser, a while ago.
+    opened(browser)
+    make_older(redis, browser.sid, 300)
+    latest = hoard(30)[-1]
+    assert named(browser, latest) <= sids_of(HOARDER)
+    assert faults() == []
+
+
+def test_a_browser_that_has_just_signed_in_stays_though_all_others_were_used(store, redis) -> None:
+    sessions = hoard(10)
+    for number, session in enumerate(sessions):
+        make_older(redis, session.sid, 600 - number)
+        make_seen(redis, session.sid, int(now_of(redis).timestamp() * 1000) - 300_000 + number)
+    sessions += hoard(2)
+    # One that has just signed in has sent no second request yet.
+    assert sids_of(HOARDER) == named(*sessions[2:])
+
+
+def test_a_limit_of_the_site_goes_by_its_own_policy(store, redis) -> None:
+    store.REDSESS = {**store.REDSESS, "MAX_SESSIONS_PER_USER": 3, "SESSION_LIMIT_POLICY": "end_least_recent"}
+    used, *unused = hoard(3)
+    make_older(redis, used.sid, 600)
+    make_seen(redis, used.sid, int(now_of(redis).timestamp() * 1000) - 300_000)
+    [latest] = hoard(1)
+    assert sids_of(HOARDER) == named(*unused, latest)
