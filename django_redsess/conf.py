@@ -27,6 +27,24 @@ REFUSE = "refuse"
 POLICIES = ("end_oldest", "end_least_recent", REFUSE)
 """What a sign-in above ``MAX_SESSIONS_PER_USER`` does."""
 
+PROFILES: Mapping[str, Mapping[str, Any]] = {
+    "strict": {
+        "IDLE_TIMEOUT": 30 * 60,
+        "ABSOLUTE_TIMEOUT": 12 * 60 * 60,
+        "MAX_SESSIONS_PER_USER": 5,
+        "SESSION_LIMIT_POLICY": "end_oldest",
+        "REAUTHENTICATE": True,
+        "END_ON_DEACTIVATION": True,
+        "END_ON_DELETION": True,
+        "END_ON_PASSWORD_CHANGE": True,
+    }
+}
+"""
+The defaults that a profile sets, by its name. docs/explanation/asvs.rst has the reasons for each value.
+
+What is the default anyway is named, too, so that no later default changes what a site with the profile promises.
+"""
+
 prefix_of_test: Callable[[], str | None] | None = None
 """Returns the prefix of the store that a test has for itself, or None. ``testing`` puts it here."""
 
@@ -77,6 +95,10 @@ def _is_source(value: object) -> bool:
     return value is None or is_path(value)
 
 
+def _is_profile(value: object) -> bool:
+    return isinstance(value, str) and value in PROFILES
+
+
 TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
 AT_LEAST_ONE = Rule(is_integer, "an integer of 1 or more")
 AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or is_integer(value), "an integer of 1 or more, or None")
@@ -115,7 +137,11 @@ class Setting(Generic[T]):
 
     def _read(self) -> T:
         redsess: Mapping[str, T] = getattr(settings, "REDSESS", {})
-        return redsess.get(self.name, self.default)
+        if self.name in redsess:
+            return redsess[self.name]
+        profile: Any = redsess.get("PROFILE")
+        value: T = PROFILES[profile].get(self.name, self.default) if _is_profile(profile) else self.default
+        return value
 
 
 class _Prefix(Setting[Any]):
@@ -140,6 +166,18 @@ class _Prefix(Setting[Any]):
 class Conf:
     """The values of ``settings.REDSESS``, or their defaults. A test that overrides it clears what is cached."""
 
+    PROFILE = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or _is_profile(value),
+            f"None, or {' or '.join(map(repr, sorted(PROFILES)))}",
+        ),
+        """
+        The name of a set of defaults. None: each setting has its own default.
+
+        A setting that is given has its given value, whatever the profile says.
+        """,
+    )
     PREFIX = _Prefix(
         "redsess",
         Rule(
@@ -405,6 +443,16 @@ class Conf:
         None: it is sent by Django's default mailer, after the response, and given up after 5 seconds.
         """,
     )
+
+    def require_profile(self) -> None:
+        """
+        Raise ``ImproperlyConfigured`` if ``PROFILE`` names none.
+
+        A server that starts runs no system checks. It would serve without what the profile was to set.
+        """
+        if not Conf.PROFILE.rule.allows(self.PROFILE):
+            words = f"REDSESS['PROFILE'] must be {Conf.PROFILE.rule.words}; it is {self.PROFILE!r}."
+            raise ImproperlyConfigured(words)
 
     def forget(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
         """Receive Django's signal ``setting_changed``. Clear the cache if REDSESS has changed."""

@@ -187,17 +187,6 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
     return found
 
 
-@checks.register(checks.Tags.security, deploy=True)
-def check_unlimited(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn if no MAX_SESSIONS_PER_USER is set: nobody notices a stolen password that opens session after session."""
-    is_dict = isinstance(getattr(settings, "REDSESS", {}), Mapping)
-    if not (is_dict and is_in_use() and conf.MAX_SESSIONS_PER_USER is None):
-        return []
-    message = f"{user_limit.MAXIMUM} is not set: a user may have as many sessions as USER_SESSIONS_CEILING allows."
-    hint = "Set it to the number of devices that a person uses, such as 10. A sign-in above it ends the oldest session."
-    return [problem("W047", message, hint)]
-
-
 @checks.register(checks.Tags.security)
 def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse a SESSION_SERIALIZER that does not work, and warn of one that pickles."""

@@ -1,8 +1,8 @@
 """
 What the reference and the pages on architecture are written with.
 
-``setting`` and ``command`` take their words from the code, ``async-variants`` and ``layers`` list what is there, and
-``sequence`` draws. System checks are objects that other pages can link to: ``:check:`E001```.
+``setting``, ``profile`` and ``command`` take their words from the code, ``async-variants`` and ``layers`` list what is
+there, and ``sequence`` draws. System checks are objects that other pages can link to: ``:check:`E001```.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from django_redsess.conf import SETTINGS
+from django_redsess.conf import PROFILES, SETTINGS
 from docs._ext import facts, sequence
 
 
@@ -32,9 +32,21 @@ class SettingDirective(SphinxDirective):
         setting = SETTINGS[self.arguments[0]]
         allowed = re.sub(r"(\{.*\}|'[^']*')", r"``\1``", setting.rule.words)
         default = f"{setting.default:_}" if type(setting.default) is int else repr(setting.default)
-        facts_in_short = f"*Default*: ``{default}``. *Allowed*: {allowed}."
+        facts_in_short = f"*Default*: ``{default}``. *Allowed*: {allowed}.{_in_profiles(setting.name)}"
         text = "\n\n".join([cleandoc(setting.meaning), facts_in_short, "\n".join(self.content)])
         return self.parse_text_to_nodes(f".. confval:: {setting.name}\n\n" + indent(text, "   "))
+
+
+class ProfileDirective(SphinxDirective):
+    """List the values of a profile."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        values = PROFILES[self.arguments[0]]
+        return self.parse_text_to_nodes(
+            "\n".join(f"- :confval:`{name}`: ``{value!r}``" for name, value in values.items())
+        )
 
 
 class CommandDirective(SphinxDirective):
@@ -96,6 +108,14 @@ class SequenceDirective(Picture):
         return sequence.draw("\n".join(self.content), alt=self.options["alt"])
 
 
+def _in_profiles(setting: str) -> str:
+    return "".join(
+        f" *With the profile* ``{name}``: ``{values[setting]!r}``."
+        for name, values in PROFILES.items()
+        if setting in values
+    )
+
+
 def _plain(text: str) -> str:
     # Help texts are for terminals: no sign in them is markup. Two hyphens would become a dash.
     for sign in "\\*`_|":
@@ -109,6 +129,7 @@ def _literal(language: str, lines: Sequence[str]) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("setting", SettingDirective)
+    app.add_directive("profile", ProfileDirective)
     app.add_directive("command", CommandDirective)
     app.add_directive("async-variants", AsyncVariantsDirective)
     app.add_directive("layers", LayersDirective)

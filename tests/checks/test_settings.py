@@ -64,6 +64,7 @@ def test_an_unknown_setting_is_refused_and_what_it_is_like_is_told(settings, nam
 
 
 WRONG: dict[str, list[object]] = {
+    "PROFILE": ["Strict", "", ["strict"], True],
     "PREFIX": ["", "a{b}", 5, None],
     "MAX_SESSIONS": [0, "10", True],
     "MAX_GUESTS": [0, "10", True],
@@ -91,6 +92,7 @@ WRONG: dict[str, list[object]] = {
 }
 
 RIGHT: dict[str, list[object]] = {
+    "PROFILE": [None, "strict"],
     "MAX_SESSIONS_PER_USER": [None, 1, 10_000, f"{__name__}.found"],
     "USER_SESSIONS_CEILING": [None],
     "SESSION_LIMIT_POLICY": ["end_oldest", "end_least_recent", "refuse"],
@@ -145,13 +147,6 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
 def test_a_path_that_leads_to_no_function_is_refused(settings, path: str, name: str, number: str) -> None:
     settings.REDSESS = {name: path}
     assert found() == [number]
-
-
-@pytest.mark.parametrize("limit", [None, 10, f"{__name__}.found"])
-def test_users_without_a_limit_are_warned_of_before_a_deployment(settings, limit: object) -> None:
-    settings.REDSESS = {"MAX_SESSIONS_PER_USER": limit}
-    assert ("W047" in found(deploy=True)) == (limit is None)
-    assert found() == []
 
 
 @pytest.fixture

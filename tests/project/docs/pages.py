@@ -40,3 +40,15 @@ def environment() -> dict[str, str]:
     """Return the environment of a process that is to know nothing of the tests."""
     ours = ("DJANGO_SETTINGS_MODULE", "REDIS_URL", "PYTHONPATH")
     return {**{name: value for name, value in os.environ.items() if name not in ours}, "PYTHONUTF8": "1"}
+
+
+def named_tests(text: str) -> list[str]:
+    """Return the tests that a text names as what keeps a promise of it."""
+    return re.findall(r"``(tests/[\w/]+\.py::\w+)``", text)
+
+
+def is_test(name: str) -> bool:
+    """Tell whether there is a test of that name: a file, and a function of it."""
+    path, _, function = name.partition("::")
+    file = ROOT / path
+    return file.is_file() and re.search(rf"^(?:async )?def {function}\(", file.read_text(), re.MULTILINE) is not None

@@ -11,7 +11,7 @@ from django.apps import apps
 
 import django_redsess
 from django_redsess import urls
-from django_redsess.conf import SETTINGS, conf
+from django_redsess.conf import PROFILES, SETTINGS, conf
 from docs._ext import facts
 from tests.project.docs.pages import DOCS
 
@@ -59,6 +59,10 @@ def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: An
             exec(example, given)
             assert all(SETTINGS[each].rule.allows(value) for each, value in given["REDSESS"].items()), example
             assert given["REDSESS"][name] != getattr(conf, name), f"{name}: the example is the default"
+
+
+def test_the_values_of_each_profile_are_listed() -> None:
+    assert re.findall(r"^   \.\. profile:: (\w+)$", page("settings"), re.MULTILINE) == list(PROFILES)
 
 
 def found_in(folder: str, pattern: str) -> set[str]:
