@@ -1,6 +1,9 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import redis as redis_py
+import redis.asyncio as aredis_py
+from asgiref.sync import async_to_sync
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 
 from django_redsess import online, viewed
@@ -100,6 +103,22 @@ def test_loading_takes_one_round_trip_and_loading_and_saving_two(round_trips, ne
     assert round_trips() == 1
     opened.save()
     assert round_trips() == 1
+
+
+def test_redis_pys_clients_send_none_of_our_commands(monkeypatch, new_session) -> None:
+    called: list[str] = []
+
+    def execute_command(*args: object, **kwargs: object) -> None:
+        called.append(str(args))
+
+    with monkeypatch.context() as traced:
+        for client in (redis_py.Redis, aredis_py.Redis):
+            traced.setattr(client, "execute_command", execute_command)
+        session = new_session("7", colour="blue")
+        assert SessionStore(session.session_key)["colour"] == "blue"
+        assert async_to_sync(SessionStore(session.session_key).aget)("colour") == "blue"
+        assert online.end(session.sid)
+    assert called == []
 
 
 def test_creating_sessions_keeps_the_store_bounded_though_no_cleaner_runs(redis, new_session, settings) -> None:
