@@ -52,8 +52,8 @@ class Sample(NamedTuple):
 
     ``signed_in`` and ``guests`` are the numbers of live sessions, ``active`` and ``active_guests`` those of them that
     were seen in the last five minutes. In an older sample, each is the highest of that time. With several partitions,
-    the highest of each are added up. ``active`` and ``active_guests`` are None where nobody has counted them: in
-    samples of an earlier release.
+    the highest of each are added up. ``active`` and ``active_guests`` are None where a sample
+    lacks them.
 
     The other fields count from the beginning of the store: ``created`` counts all sessions, ``ended`` those that have
     ended, by reason. ``guests_ended`` is the guests' part of ``ended``.
