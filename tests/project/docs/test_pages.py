@@ -145,6 +145,16 @@ def test_a_file_that_the_architecture_names_is_there() -> None:
     ]
 
 
+def test_the_modules_at_the_root_are_public_or_named_as_private() -> None:
+    [named] = re.findall(r"^\(((?:``\w+``[\s,and]+)+)are private", architecture()["packages"], re.MULTILINE)
+    private = set(re.findall(r"``(\w+)``", named))
+    reference = list((DOCS / "reference").glob("*.rst"))
+    public = {name for path in reference for name in re.findall(r":: django_redsess\.(\w+)", path.read_text())}
+    public |= {path.stem for path in reference}
+    at_the_root = {path.stem for path in PACKAGE.glob("[a-z]*.py")}
+    assert sorted(at_the_root - public) == sorted(private)
+
+
 def test_the_glossary_has_each_reason() -> None:
     [reasons] = re.findall(r"^   reason\n((?: {6}.*\n|\n)+)", architecture()["glossary"], re.MULTILINE)
     assert re.findall(r"^ {6}``(\w+)``$", reasons, re.MULTILINE) == [reason.value for reason in Reason]
