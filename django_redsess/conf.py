@@ -383,6 +383,19 @@ class Conf:
         100_000, AT_LEAST_ONE, "The maximum number of items whose views are counted. The most viewed are kept."
     )
 
+    ASYNC_CONNECTION_CLASS = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_path(value),
+            "None, or the dotted path of a class, such as 'shop.connections.AsyncTunnel'",
+        ),
+        """
+        The dotted path of the class of connections of event loops, if the sessions have a ``connection_class`` of your
+        own.
+
+        It derives from the counterpart of that class in ``redis.asyncio``. None: such a class serves threads only.
+        """,
+    )
     OBSERVERS = Setting[Sequence[str]](
         (),
         Rule(

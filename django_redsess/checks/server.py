@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.encoding import force_str
 from redis.connection import SSLConnection, parse_url
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, problem
-from django_redsess.transport import agreement, aliases, connections, sending
+from django_redsess.conf import conf
+from django_redsess.transport import agreement, aliases, connections, counterparts, sending
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outage import has_answered, message_of, words_of
 from django_redsess.transport.sending import retries_of
@@ -202,6 +204,37 @@ def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
         for whose, pool in pools().items()
         if _repeats(pool)
     ]
+
+
+@checks.register(checks.Tags.caches)
+def check_event_loops(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of connections that can be made in threads only, and of options that event loops do without."""
+    return [each for whose, pool in pools().items() for each in _in_event_loops(whose, pool)]
+
+
+def _in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMessage]:
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except Exception:  # What threads can't use either is E004.
+        return
+    try:
+        counterpart = counterparts.class_like(pool.connection_class)
+    except ImproperlyConfigured as reason:
+        hint = "Derive a class that does the same from that in redis.asyncio, and name it in ASYNC_CONNECTION_CLASS."
+        if conf.ASYNC_CONNECTION_CLASS is not None:
+            yield problem("E073", f"{reason}", hint)
+        else:
+            hint += " If the site has no asynchronous requests, silence this check."
+            yield problem("W072", f"{reason} Under ASGI, every request fails.", hint)
+        return
+    names = counterparts.lost_options(counterpart, pool)
+    subject, effect = f"{name_of_cache()} sets", f"for {whose}, which event loops do not know. Under ASGI,"
+    if refused := ", ".join(filter(counterparts.protects, names)):
+        hint = "Nothing is sent without that protection. Remove it, or serve the site by WSGI."
+        yield problem("W071", f"{subject} {refused} {effect} sessions refuse to connect.", hint)
+    if missing := ", ".join(name for name in names if not counterparts.protects(name)):
+        hint = "If they need it, derive classes of connections that do it by themselves: see ASYNC_CONNECTION_CLASS."
+        yield problem("W071", f"{subject} {missing} {effect} connections go without it.", hint)
 
 
 def may_ask() -> bool:

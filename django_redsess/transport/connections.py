@@ -13,16 +13,15 @@ from collections.abc import AsyncGenerator, Iterable, MutableMapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import redis
-import redis.asyncio
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_redsess.transport import aliases
 from django_redsess.transport.cluster_map import Cluster
+from django_redsess.transport.counterparts import source_like
 from django_redsess.transport.keys import Partition, other_store
-from django_redsess.transport.pools import MANY, LoopPool, Pool, agreet, own
+from django_redsess.transport.pools import LoopPool, Pool, own
 
 _pool: Any = None
 _POOLS: dict[str, Any] = {}
@@ -107,7 +106,8 @@ async def loop_pool(connections: Any) -> Any:
     known = pools.get(connections)
     if known is not None:
         return known[0]
-    made = _asyncio_pool(connections)
+    # A loop may have any number of requests under way, so it may have as many connections as all threads.
+    made = LoopPool(source_like(connections.source), connections.max_connections, connections.wait_seconds)
     lifetime = _lifetime(made)
     pools[connections] = made, lifetime
     await anext(lifetime)
@@ -117,17 +117,6 @@ async def loop_pool(connections: Any) -> Any:
 _Pools = MutableMapping[Any, tuple[LoopPool, Any]]
 _OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pools] = WeakKeyDictionary()
 _OF_LOOP_LOCK = threading.Lock()
-
-# The options that mean the same in both halves of redis-py. The others (parser, retries, what the pools tell each
-# other) are each half's own.
-_COMMON_OPTIONS = frozenset(
-    (
-        *("host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "protocol"),
-        *("socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options"),
-        *("ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_cert_reqs"),
-        *("ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "health_check_interval"),
-    )
-)
 
 
 async def _lifetime(pool: LoopPool) -> AsyncGenerator[None]:
@@ -146,23 +135,3 @@ async def _lifetime(pool: LoopPool) -> AsyncGenerator[None]:
         manager = getattr(pool.source, "sentinel_manager", None)
         for each in (pool.source, *(sentinel.connection_pool for sentinel in (manager.sentinels if manager else ()))):
             await each.disconnect()
-
-
-def _asyncio_pool(pool: Pool) -> LoopPool:
-    # A loop may have any number of requests under way, so it may have as many connections as all threads.
-    return LoopPool(_asyncio_source(pool.source), pool.max_connections, pool.wait_seconds)
-
-
-def _asyncio_source(source: Any) -> Any:
-    options = {name: value for name, value in source.connection_kwargs.items() if name in _COMMON_OPTIONS}
-    options["redis_connect_func"] = agreet
-    if isinstance(source, redis.sentinel.SentinelConnectionPool):  # The sentinels tell the address.
-        ssl = issubclass(source.connection_class, redis.sentinel.SentinelManagedSSLConnection)
-        manager: Any = redis.asyncio.sentinel.Sentinel([], ssl=ssl, **options)  # type: ignore[no-untyped-call]
-        manager.sentinels = [
-            redis.asyncio.Redis(connection_pool=_asyncio_source(sentinel.connection_pool))
-            for sentinel in source.sentinel_manager.sentinels
-        ]
-        return manager.master_for(source.service_name, max_connections=MANY).connection_pool
-    connection_class = getattr(redis.asyncio.connection, source.connection_class.__name__)
-    return redis.asyncio.ConnectionPool(connection_class=connection_class, max_connections=MANY, **options)

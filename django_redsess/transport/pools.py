@@ -31,6 +31,11 @@ from redis.sentinel import SentinelConnectionPool
 from django_redsess.transport import sending
 from django_redsess.transport.outage import UNREACHABLE, Outages
 
+try:
+    from redis.maint_notifications import MaintNotificationsConfig
+except ImportError:  # Before redis-py 6.4.
+    MaintNotificationsConfig: Any = None  # type: ignore[no-redef]
+
 
 class Clock:
     """
@@ -570,7 +575,7 @@ def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
     """
     options = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
     options.setdefault("redis_connect_func", greet)
-    options |= {"connection_class": found.connection_class, "max_connections": MANY}
+    options |= {"connection_class": found.connection_class, "max_connections": MANY, **stays_quiet(found)}
     if isinstance(found, SentinelConnectionPool):
         source: Any = SentinelConnectionPool(  # type: ignore[no-untyped-call]
             found.service_name,
@@ -592,3 +597,14 @@ def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
             AfterPooledConnectionsInstantiationEvent([found, pool], ClientType.SYNC, credentials)
         )
     return pool
+
+
+def stays_quiet(source: Any) -> dict[str, Any]:
+    """
+    Return the option that keeps messages about maintenance off, if the pool ``source`` has them off.
+
+    With RESP3, redis-py turns them on by itself. The pool keeps this option for itself only where they are on.
+    """
+    if MaintNotificationsConfig is None or getattr(source, "maint_notifications_enabled", bool)():
+        return {}
+    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}

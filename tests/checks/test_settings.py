@@ -88,6 +88,7 @@ WRONG: dict[str, list[object]] = {
     "VIEWED_GUESTS": [1, None],
     "VIEWED_RESOLVE": ["products", len, ""],
     "PLACES": ["geoip2", len, ""],
+    "ASYNC_CONNECTION_CLASS": ["Tunnel", dict, ""],
     "REAUTHENTICATE": [1, None],
 }
 
@@ -108,6 +109,7 @@ RIGHT: dict[str, list[object]] = {
     "INDEX_ADDRESSES": [True],
     "VIEWED_RESOLVE": [f"{__name__}.found"],
     "PLACES": [None, "django_redsess.places.geoip2"],
+    "ASYNC_CONNECTION_CLASS": [None, "redis.asyncio.connection.Connection"],
     "REAUTHENTICATE": [False],
 }
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import runpy
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,7 +74,8 @@ def own_pool(server, settings) -> Iterator[None]:
 def test_a_connection_without_a_private_name_is_used(own_pool, settings, monkeypatch, name: str, use) -> None:
     hiding = type("Hiding", (Without,), {"hidden": name})
     in_loop = type("Hiding", (hiding,), {"kind": redis.asyncio.Connection})
-    monkeypatch.setattr(redis.asyncio.connection, "Hiding", in_loop, raising=False)
+    monkeypatch.setattr(sys.modules[__name__], "InLoop", in_loop, raising=False)
+    settings.REDSESS = {**settings.REDSESS, "ASYNC_CONNECTION_CLASS": f"{__name__}.InLoop"}
     settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"connection_class": hiding}
     assert connections.pool().connection_class is hiding
     assert use() == SAME
