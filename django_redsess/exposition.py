@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from time import monotonic
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from django_redsess import online
+from django_redsess import forks, online
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers import prometheus
 from django_redsess.online import Totals
@@ -85,7 +84,7 @@ class _Asked(NamedTuple):
 
 
 _asked: dict[Keyspace, _Asked] = {}
-_asking = threading.Lock()
+_asking = forks.Lock()
 
 
 def _totals() -> Totals | None:

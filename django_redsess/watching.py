@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
@@ -19,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
+from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, script_calls
@@ -381,7 +381,7 @@ class _Poller:
 
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Poller] = WeakKeyDictionary()
-_POLLERS_LOCK = threading.Lock()
+_POLLERS_LOCK = forks.Lock()
 
 
 def _poller() -> _Poller:

@@ -9,13 +9,14 @@ log has one line when this begins, and one when it is over.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from django.db import connections, transaction
+
+from django_redsess import forks
 
 WAIT_SECONDS = 2
 """The longest wait for a lock. The visitor has the answer by then, but a worker is busy."""
@@ -35,7 +36,7 @@ class _Losses:
     """What this process knows of a database that fails."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = forks.Lock()
         self.forget()
 
     def forget(self) -> None:

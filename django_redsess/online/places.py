@@ -6,13 +6,13 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from threading import Lock
 from typing import NamedTuple
 
 from django.utils.functional import Promise
 from django.utils.module_loading import import_string
 from django.utils.translation import get_language
 
+from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.session import notice
 
@@ -37,7 +37,7 @@ EXPIRED = Kept("", float("-inf"))
 
 # By the function's path, the language, and the address.
 _kept: OrderedDict[tuple[str, str | None, str], Kept] = OrderedDict()
-_keeping = Lock()
+_keeping = forks.Lock()
 _failing = set[str]()
 
 

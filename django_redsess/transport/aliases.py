@@ -9,7 +9,6 @@ those of valkey-py. redis-py speaks to Valkey as well.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +18,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from django_redis import get_redis_connection
 from redis.connection import parse_url
+
+from django_redsess import forks
 
 TIMEOUT_SECONDS = 0.5
 """The time-out of an entry of Django's RedisCache or django-valkey that sets none: for connecting, and for a reply."""
@@ -75,7 +76,7 @@ class _Description(NamedTuple):
 
 
 _MADE: list[tuple[_Description, redis.ConnectionPool]] = []
-_LOCK = threading.Lock()
+_LOCK = forks.Lock()
 
 
 def pool_of(alias: str) -> Any:

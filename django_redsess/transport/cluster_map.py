@@ -6,19 +6,18 @@ it, and each node that does not answer costs all of them a time-out.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any
-from weakref import WeakSet
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.utils import str_if_bytes
 
+from django_redsess import forks
 from django_redsess.transport.outage import Outages, words_of
 from django_redsess.transport.pools import Clock, Pool, own
 
@@ -59,12 +58,12 @@ class Cluster:
         self._of_tag: dict[str, Any] = {}
         self._moving: set[int] = set()
         self._nowhere = _UnknownNode(self)
+        self._lock = forks.Lock()
         self.begin()
-        _clusters.add(self)
+        forks.begins_anew(self)
 
     def begin(self) -> None:
         """Forget the thread that asks for the map: after a fork, it is in the parent only."""
-        self._lock = threading.Lock()
         self._asked: Future[None] | None = None
         self._asked_at = 0.0
 
@@ -240,17 +239,6 @@ class _UnknownNode:
 
     def take(self) -> Any:
         raise RedisConnectionError(f"No node of the cluster is known to serve them{self.why}.")
-
-
-_clusters: WeakSet[Cluster] = WeakSet()
-
-
-def _begin_all() -> None:
-    for cluster in _clusters:
-        cluster.begin()
-
-
-os.register_at_fork(after_in_child=_begin_all)
 
 
 def named(address: Address) -> str:

@@ -8,8 +8,8 @@ The cache has connections of its own. So has each event loop.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncGenerator, Iterable, MutableMapping, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_redsess import forks
 from django_redsess.transport import aliases
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.counterparts import source_like
@@ -27,7 +28,7 @@ _pool: Any = None
 _POOLS: dict[str, Any] = {}
 """The pools of other stores than the settings' own, by their alias."""
 _OF_ALIAS: WeakKeyDictionary[Any, Pool] = WeakKeyDictionary()
-_POOL_LOCK = threading.Lock()
+_POOL_LOCK = forks.Lock()
 
 
 def pool() -> Any:
@@ -107,7 +108,7 @@ async def loop_pool(connections: Any) -> Any:
     if known is not None:
         return known[0]
     # A loop may have any number of requests under way, so it may have as many connections as all threads.
-    made = LoopPool(source_like(connections.source), connections.max_connections, connections.wait_seconds)
+    made = LoopPool(partial(source_like, connections.source), connections.max_connections, connections.wait_seconds)
     lifetime = _lifetime(made)
     pools[connections] = made, lifetime
     await anext(lifetime)
@@ -116,7 +117,7 @@ async def loop_pool(connections: Any) -> Any:
 
 _Pools = MutableMapping[Any, tuple[LoopPool, Any]]
 _OF_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pools] = WeakKeyDictionary()
-_OF_LOOP_LOCK = threading.Lock()
+_OF_LOOP_LOCK = forks.Lock()
 
 
 async def _lifetime(pool: LoopPool) -> AsyncGenerator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 
 import redis
@@ -12,7 +11,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from django_redsess import observers
+from django_redsess import forks, observers
 from django_redsess.exceptions import SessionStoreUnavailable
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
@@ -48,7 +47,7 @@ class _Outage:
 
     def __init__(self, server: Outages, *, only_the_same: bool, tells_each: bool = False) -> None:
         self._server, self._only_the_same, self._tells_each = server, only_the_same, tells_each
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._met_by: set[str] = set()
         self._since = 0.0
 

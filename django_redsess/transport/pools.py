@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
 from os import getpid
 from time import monotonic
 from typing import Any, Protocol
@@ -28,6 +30,7 @@ from redis.exceptions import ReadOnlyError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
+from django_redsess import forks
 from django_redsess.transport import sending
 from django_redsess.transport.outage import UNREACHABLE, Outages
 
@@ -172,19 +175,21 @@ class PooledConnections:
     """
     Up to ``max_connections`` connections. The one given back last is taken first.
 
-    ``source`` is the pool of redis-py that makes the connections. All count as in use there, idle ones too.
-    ``wait_seconds`` is how long to wait for a free connection; None for ever.
+    ``make_source`` makes the ``source``, the pool of redis-py that makes the connections. All count as in use there,
+    idle ones too. ``wait_seconds`` is how long to wait for a free connection; None for ever.
     """
 
-    def __init__(self, source: Any, max_connections: int, wait_seconds: float | None) -> None:
-        self.source, self.max_connections, self.wait_seconds = source, max_connections, wait_seconds
-        self.is_behind_sentinel = hasattr(source, "sentinel_manager")
-        self._follows_master = self.is_behind_sentinel and source.is_master
-        self._may_be_moved = bool(getattr(source, "maint_notifications_enabled", bool)())
+    def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
+        self._make_source, self.max_connections, self.wait_seconds = make_source, max_connections, wait_seconds
         self.begin()
+        self.is_behind_sentinel = hasattr(self.source, "sentinel_manager")
+        self._follows_master = self.is_behind_sentinel and self.source.is_master
+        self._may_be_moved = bool(getattr(self.source, "maint_notifications_enabled", bool)())
 
     def begin(self) -> None:
         """Begin without any pooled connection. Those of the parent of a forked process are not this process's."""
+        # The source of the parent may be locked: redis-py waits for that lock, also to find out that it was forked.
+        self.source = self._make_source()
         # Where all open connections lead, behind Sentinel.
         self._master: tuple[str, int] | None = None
         self._idle: list[PooledConnection] = []
@@ -192,7 +197,7 @@ class PooledConnections:
         self._known: list[_Known] = []
         # Python does not run between the end of a pooled connection and its entry here: it could be interrupted.
         self._gone: list[_Known] = []
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._pid = getpid()
 
     def stand_in_line(self, waiting: Waiting) -> None:
@@ -385,9 +390,12 @@ FRESH_SECONDS = 1
 """A connection that was unused for longer is polled before it is used: the server may have closed it."""
 
 OF_ANOTHER_POOL = frozenset(
-    ("connection_pool", "maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler")
+    (
+        *("connection_pool", "himport_registry"),
+        *("maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler"),
+    )
 )
-"""Options of connections that lead back to the pool which has them."""
+"""Options of connections that lead back to the pool which has them, or that it shares with them."""
 
 
 class _Thread:
@@ -416,8 +424,9 @@ class Pool(PooledConnections):
     partitions that suit this process. ``cluster`` is None for the only server. ``address`` is what observers are told.
     """
 
-    def __init__(self, source: Any, max_connections: int, wait_seconds: float | None) -> None:
-        super().__init__(source, max_connections, wait_seconds)
+    def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
+        super().__init__(make_source, max_connections, wait_seconds)
+        forks.begins_anew(self)
         self.clock, self.outages, self.cluster = Clock(), Outages(), None
         self.agreed: set[str] = set()
         self.address: tuple[str, int | None, int, str] | None = None
@@ -456,6 +465,7 @@ class Pool(PooledConnections):
 
     def take(self) -> PooledConnection:
         """Return a connection that is ready. Raises redis-py's ConnectionError if none gets free in time."""
+        # uWSGI forks without telling Python.
         if self._pid != getpid():
             self.begin()
         try:
@@ -573,20 +583,9 @@ def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
     It has its connection class, its options, its Sentinel, its maximum, and its time-out for a free connection. With
     ``cluster`` it is that of a ``node``.
     """
-    options = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
-    options.setdefault("redis_connect_func", greet)
-    options |= {"connection_class": found.connection_class, "max_connections": MANY, **stays_quiet(found)}
-    if isinstance(found, SentinelConnectionPool):
-        source: Any = SentinelConnectionPool(  # type: ignore[no-untyped-call]
-            found.service_name,
-            found.sentinel_manager,
-            is_master=found.is_master,
-            check_connection=found.check_connection,
-            **options,
-        )
-    else:
-        source = redis.ConnectionPool(**options)
-    pool = Pool(source, found.max_connections, getattr(found, "timeout", options.get("socket_timeout")))
+    options = found.connection_kwargs
+    wait_seconds = getattr(found, "timeout", options.get("socket_timeout"))
+    pool = Pool(partial(_source_like, found, redis_connect_func=greet), found.max_connections, wait_seconds)
     pool.cluster = cluster
     if node:
         pool.outages = Outages(f"node {node}")
@@ -597,6 +596,27 @@ def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
             AfterPooledConnectionsInstantiationEvent([found, pool], ClientType.SYNC, credentials)
         )
     return pool
+
+
+def _source_like(found: Any, **defaults: Any) -> Any:
+    """Return a new pool of redis-py with the settings of ``found``. It shares no lock with that, and no connection."""
+    given = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
+    options = {**defaults, **given, **stays_quiet(found)}
+    options |= {"connection_class": found.connection_class, "max_connections": MANY}
+    if not isinstance(found, SentinelConnectionPool):
+        return redis.ConnectionPool(**options)
+    # The class and the other attributes may be the site's own.
+    manager = copy(found.sentinel_manager)
+    manager.sentinels = [
+        redis.Redis(connection_pool=_source_like(sentinel.connection_pool)) for sentinel in manager.sentinels
+    ]
+    return SentinelConnectionPool(  # type: ignore[no-untyped-call]
+        found.service_name,
+        manager,
+        is_master=found.is_master,
+        check_connection=found.check_connection,
+        **options,
+    )
 
 
 def stays_quiet(source: Any) -> dict[str, Any]:

@@ -7,13 +7,13 @@ have received all that this connection has written so far.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from redis.exceptions import ResponseError
 
+from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.connections import of
@@ -105,7 +105,7 @@ class EndedCount(int):
         return made
 
 
-_LOCK = threading.Lock()
+_LOCK = forks.Lock()
 _short_of_replicas: set[str] = set()
 
 
