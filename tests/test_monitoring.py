@@ -9,14 +9,23 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+import redis as redis_py
 from django.test import AsyncClient, Client, override_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_redsess import exposition, online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, close_connections, frozen, full, replica, without_replicas
+from tests.helpers.permissions import listed
+
+
+class Own(redis_py.Connection):
+    """A class of the site's own."""
+
 
 OBSERVED = "django_redsess.observers.prometheus.Observer"
 # Django's test client raises what the site has not answered.
@@ -113,7 +122,10 @@ def test_ready_is_one_round_trip_and_opens_no_session(round_trips, new_session, 
     commands()
     assert ask_ready() == (200, {"ready": True})
     assert round_trips() == 1
-    assert commands() == {"time": 1, "hexists": partitions, "zadd": partitions, "config|resetstat": 1}
+    # What a load asks, and one script. The server's time is asked by its own.
+    asked = {"hget": 1, "zscore": 1, "time": 1, "zadd": 2, "evalsha": 1}
+    asked = {name: count * partitions for name, count in asked.items()}
+    assert commands() == {**asked, "time": 1 + partitions, "config|resetstat": 1}
     CLIENT.cookies.clear()
 
 
@@ -125,6 +137,69 @@ def test_ready_answers_from_an_event_loop(impatient: Server) -> None:
     assert asyncio.run(ask()) == 200
     with full(impatient.client):
         assert asyncio.run(ask()) == 503
+
+
+async def aask_ready() -> int:
+    response = await AsyncClient().get("/ready")
+    return response.status_code
+
+
+@pytest.mark.both_servers
+def test_ready_is_what_requests_are_for_a_user_without_one_right(impatient: Server, settings) -> None:
+    rules = listed()
+    url = impatient.url.replace("//", "//shop:secret@")
+
+    def may(*allowed: str) -> None:
+        impatient.client.execute_command("ACL", "SETUSER", "shop", "reset", *allowed)
+
+    def works(work: Callable[[], object]) -> bool:
+        try:
+            work()
+        except SessionStoreUnavailable:
+            return False
+        return True
+
+    def change() -> None:
+        session = SessionStore(known)
+        session["number"] = session.get("number", 0) + 1
+        session.save()
+
+    def begin_and_end() -> None:
+        session = SessionStore()
+        session["_auth_user_id"] = "7"
+        session.save()
+        session.flush()
+
+    may(*rules)
+    settings.CACHES = caches(url, timeout=TIMEOUT)
+    guest = SessionStore()
+    guest["number"] = 0
+    guest.save()
+    known = guest.session_key
+    assert (ask_ready()[0], works(change), works(begin_and_end)) == (200, True, True)
+    for right in [rule for rule in rules if rule.startswith("+")]:
+        may(*(set(rules) - {right}))
+        (status, answer), in_loop = ask_ready(), asyncio.run(aask_ready())
+        # The connections of a new loop are new ones.
+        assert status == in_loop or right == "+select", right
+        assert answer["ready"] or answer["cause"] == "forbidden", right
+        if status == 200:
+            assert works(change), right
+        else:
+            assert not (works(change) and works(begin_and_end)), right
+        may(*rules)
+        assert ask_ready()[0] == 200
+        assert works(change)
+    may(*rules, "-hexists", "-zpopmax", "-info")
+    assert ask_ready()[0] == 200
+
+
+def test_ready_asks_on_the_connections_that_serve_the_request(impatient: Server, settings) -> None:
+    settings.CACHES = caches(f"{impatient.url}?client_name=of-loops", timeout=TIMEOUT)
+    # Threads can use it, and event loops have no counterpart.
+    settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"connection_class": Own}
+    assert ask_ready() == (200, {"ready": True})
+    assert asyncio.run(aask_ready()) == 503
 
 
 def test_both_pages_answer_only_to_reading() -> None:

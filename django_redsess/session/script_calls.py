@@ -16,6 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from django.utils.encoding import force_str
 from redis.exceptions import ResponseError
 
 from django_redsess.conf import conf
@@ -35,11 +36,12 @@ from django_redsess.transport.keys import (
     is_sid,
     keyspace,
 )
+from django_redsess.transport.outage import forbidden
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
 from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, ask_each, batches, share_of
 
-NOBODY = "-"
-"""What can't be a sid."""
+NOBODY = b"-" * 20
+"""As long as a sid, and can't be one."""
 
 
 class Stored(NamedTuple):
@@ -172,18 +174,23 @@ def time(partition: Partition | None = None) -> Plain[int]:
 
 def probe() -> Steps[None]:
     """
-    Read and write on each server, in one round trip: a session that does not exist, so nothing changes.
+    Ask each server what a load asks, in one round trip: for a session that does not exist, so nothing changes.
 
-    A server that refuses to write refuses this, too. The first that fails raises what :class:`Plain` raises.
+    A server that refuses to write refuses to touch a session, too. A script asks whether those that save and add
+    sessions may run their commands. The first server that fails raises what :class:`Plain` raises.
     """
-    partitions = keyspace().partitions
+    space, asking = keyspace(), lua_scripts.PERMISSIONS
+    wanted = lua_scripts.commands_of(lua_scripts.CHANGE, lua_scripts.ADD)
 
     def commands(number: int, at: int) -> bytes:
-        partition = partitions[number]
-        reading = sending.command("HEXISTS", partition.login, NOBODY)
-        return reading + sending.command("ZADD", partition.expire, "XX", at, NOBODY)
+        partition, reading, touching, _ = templates(space.prefix, space.count)[number]
+        args = asking.arguments(commands=wanted, names=[partition.login])
+        asked = (reading + touching) % (NOBODY, NOBODY, at, NOBODY, at, NOBODY)
+        return asked + sending.script_call(asking, (), args)
 
-    yield from ask_each("ready", partitions, commands, 2)
+    for *_, (refused, _) in (yield from ask_each("ready", space.partitions, commands, 6, script=asking)):
+        if refused:
+            raise forbidden(map(force_str, refused))
 
 
 @lru_cache(maxsize=PREFIXES_KEPT)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from itertools import takewhile
@@ -251,5 +251,11 @@ def every() -> list[Script]:
 
 def commands() -> list[str]:
     """Name the commands that the scripts run, as their texts have them."""
-    calls = [call for script in every() for call in re.findall(r"redis\.p?call\(([^,)]+)", script.text)]
+    return commands_of(*every())
+
+
+@cache
+def commands_of(*scripts: Script) -> list[str]:
+    """Name the commands that these scripts may run."""
+    calls = [call for script in scripts for call in re.findall(r"redis\.p?call\(([^,)]+)", script.text)]
     return sorted({name for call in calls for name in re.findall(r'"([A-Z]+)"', call)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Iterable
 
 import redis
 from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermissionError, RedisError, ResponseError
@@ -137,6 +138,12 @@ class Outages:
                 return _unavailable(message_of(error), error, lasts=True)
             return _unavailable("The server that holds the sessions can't be reached.", error, lasts=False)
         return error
+
+
+def forbidden(commands: Iterable[str]) -> SessionStoreUnavailable:
+    """Return the exception to raise if the server does not let the site run these ``commands``. Nothing is logged."""
+    error = NoPermissionError(f"this user has no permissions to run {', '.join(sorted(commands))}")
+    return _unavailable(message_of(error), error, lasts=True)
 
 
 def _unavailable(message: str, error: Exception, *, lasts: bool) -> SessionStoreUnavailable:

@@ -473,6 +473,7 @@ def ask_each(
     commands: Callable[[int, int], bytes],
     replies: int,
     needed: int | None = None,
+    script: Script | None = None,
 ) -> Steps[list[list[Any]]]:
     """
     Ask each partition by plain commands, those to the same server in one pipeline. Return the replies of each.
@@ -480,7 +481,8 @@ def ask_each(
     ``commands`` takes the number of a partition in ``partitions``, and the time of its server. It returns the packed
     commands. Each partition has so many ``replies``. The commands must be repeatable. An error among the first
     ``needed`` of a partition, by default among all, is raised; a later one is returned. ``name`` stands for what is
-    asked, where it meets an outage. Raises what :class:`~django_redsess.transport.round_trips.Plain` raises.
+    asked, where it meets an outage. One of the commands may run ``script``. Raises what
+    :class:`~django_redsess.transport.round_trips.Plain` raises.
     """
     found, needed = dict[int, list[Any]](), replies if needed is None else needed
     yield from agreement.agree(partitions)
@@ -507,8 +509,8 @@ def ask_each(
         waiting = [*again, *refused[1:]]
         for number in refused[:1]:
             partition = partitions[number]
-            packed = commands(number, (yield from now(partition)))
-            found[number] = yield from retries.fetch(of(partition), partition.tag, name, packed, replies, needed)
+            packed, to = commands(number, (yield from now(partition))), of(partition)
+            found[number] = yield from retries.fetch(to, partition.tag, name, packed, replies, needed, script)
     return [found[number] for number in range(len(partitions))]
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -22,26 +21,15 @@ from tests.helpers.admin_pages import LIST, answer
 from tests.helpers.behind import faults
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import caches, our_errors
+from tests.helpers.permissions import commands, listed
 from tests.helpers.running import asleep, wait_until
 from tests.helpers.site import MIDDLEWARE_WITH_CSRF, TEMPLATES
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
-DOCS = Path(__file__).parents[2] / "docs" / "howto" / "acl.rst"
-
 OF_CLIENTS = {"client", "client|setinfo", "client|maint_notifications", "hello"}
 """What redis-py says of itself when it connects: it goes on where that is refused."""
-
-
-def listed() -> list[str]:
-    """The rules that the docs give to the user."""
-    [rules] = re.findall(r"ACL SETUSER shop (.*?)\n\n", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    return str(rules).replace("\\", "").split()
-
-
-def commands(rules: list[str]) -> set[str]:
-    return {rule.removeprefix("+") for rule in rules if rule.startswith("+")}
 
 
 @pytest.mark.slow
