@@ -13,7 +13,14 @@ class HistoryConfig(AppConfig):
 
     def ready(self) -> None:
         from django_redsess import cleaning
-        from django_redsess.history import blocks, devices, mails, recording, repair
+        from django_redsess.history import (
+            blocks,
+            checks,  # noqa: F401
+            devices,
+            mails,
+            recording,
+            repair,
+        )
         from django_redsess.history.reading import Rows
         from django_redsess.history.signals import new_device
 

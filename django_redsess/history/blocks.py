@@ -12,7 +12,7 @@ from django.db import router
 from django_redsess import online
 from django_redsess.history.models import BlockCopy
 from django_redsess.history.recording import aware, existing, stored
-from django_redsess.history.writing import write
+from django_redsess.history.writing import short_waits, write
 from django_redsess.online.blocking import LISTED_MAX
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
@@ -61,7 +61,8 @@ def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, in
     copied = {copy.pk: _block_of(copy) for copy in copies}
     wrong = [key for key, block in there.items() if copied.get(key) != block]
     for key in existing(wrong):
-        _copy(key, using, there[key])
+        with short_waits(using):
+            _copy(key, using, there[key])
     for key, block in copied.items():
         if key in there:
             continue

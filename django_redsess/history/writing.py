@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from django.db import connections, transaction
 
@@ -40,7 +41,7 @@ class _Losses:
         self.forget()
 
     def forget(self) -> None:
-        self.total = self.since_failure = 0
+        self.total = self.since_failure = self.failures = 0
         self.failed_at: float | None = None
         self.rests_until = 0.0
 
@@ -63,14 +64,19 @@ class _Losses:
             if self.failed_at is None:
                 self.failed_at = time.monotonic()
             self.rests_until = time.monotonic() + REST_SECONDS
+            self.failures += 1
             self._lose(rows)
         if begins:
             logger.error("Sign-ins are not recorded: %s: %s", type(error).__name__, first_line(error))
 
-    def worked(self) -> None:
+    def worked(self, failures: int) -> None:
+        """Note that a write worked, before which there had been so many ``failures``."""
         if self.failed_at is None:
             return
         with self.lock:
+            if self.failures != failures:
+                # Another write has failed since this one began: the database may still fail.
+                return
             began, lost = self.failed_at, self.since_failure
             self.failed_at, self.since_failure = None, 0
         if began is not None:
@@ -106,6 +112,7 @@ def write(work: Callable[[], object], *, rows: int, using: str, then: Callable[[
 
 
 def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: int, using: str) -> None:
+    failures = losses.failures
     if losses.rests(rows):
         return
     try:
@@ -118,7 +125,7 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
             # Django would do so after a request, but in a command nobody does.
             connection.close()
     else:
-        losses.worked()
+        losses.worked(failures)
         if then is not None:
             then()
 
@@ -126,22 +133,36 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
 @contextmanager
 def short_waits(using: str) -> Iterator[None]:
     """Return a context that is a transaction, and in which the database waits for locks for a short time only."""
-    connection = connections[using]
+    connection: Any = connections[using]
     milliseconds = WAIT_SECONDS * 1000
     if connection.vendor == "sqlite":
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA busy_timeout")
-            [before] = cursor.fetchone()
-            cursor.execute(f"PRAGMA busy_timeout = {min(milliseconds, before)}")
-        try:
-            with transaction.atomic(using):
-                yield
-        finally:
-            with connection.cursor() as cursor:
-                cursor.execute(f"PRAGMA busy_timeout = {before}")
+        with _waiting(connection, int(milliseconds)), transaction.atomic(using):
+            yield
         return
     with transaction.atomic(using):
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
         yield
+
+
+@contextmanager
+def _waiting(connection: Any, milliseconds: int) -> Iterator[None]:
+    """
+    Return a context in which SQLite waits for a lock at the beginning of a transaction, for so long.
+
+    By Django's default, a transaction takes the lock at its first write. If it has read before, SQLite does not wait.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA busy_timeout")
+        [wait] = cursor.fetchone()
+        cursor.execute(f"PRAGMA busy_timeout = {milliseconds}")
+    mode = connection.transaction_mode
+    # As the option does, which the site may have set otherwise.
+    connection.transaction_mode = "IMMEDIATE"
+    try:
+        yield
+    finally:
+        connection.transaction_mode = mode
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA busy_timeout = {wait}")

@@ -5,15 +5,14 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import connections
 from django.test import Client
 
 from benchmarks.postgresql import PostgreSQL, programs
@@ -23,52 +22,18 @@ from django_redsess.history.models import SignIn
 from django_redsess.history.writing import losses
 from testproject.servers import free_port
 from tests.helpers.behind import make_due
-
-ALIAS = "sign_ins"
+from tests.history.elsewhere import ALIAS
 
 needs_postgresql = pytest.mark.skipif(programs() is None, reason="no PostgreSQL, or no psycopg")
 
 
-class Router:
-    """Sign-ins are in a database of their own, as a site may have it."""
-
-    def db_for_write(self, model: type, **hints: object) -> str | None:
-        return ALIAS if model is SignIn else None
-
-
 @pytest.fixture(autouse=True)
 def short(monkeypatch) -> Iterator[None]:
-    """Wait for a short time, and have a database of one's own for sign-ins. Nothing was lost so far."""
+    """Wait for a short time, and nothing was lost so far."""
     monkeypatch.setattr(writing, "WAIT_SECONDS", 0.2)
     losses.forget()
     yield
     losses.forget()
-
-
-@pytest.fixture
-def elsewhere(settings, monkeypatch, history, django_db_blocker) -> Iterator[Callable[..., None]]:
-    """Return a function that keeps the sign-ins in another database, with these entries of DATABASES."""
-    # Django's tests refuse connections to databases that were unknown at their start.
-    monkeypatch.setattr(BaseDatabaseWrapper, "ensure_connection", django_db_blocker._real_ensure_connection)
-    settings.DATABASE_ROUTERS = [f"{__name__}.Router"]
-
-    def keep(**entries: object) -> None:
-        defaults = {name: value for name, value in connection.settings_dict.items() if name != "TEST"}
-        connections.databases[ALIAS] = {**defaults, "OPTIONS": {}, "TEST": connection.settings_dict["TEST"], **entries}
-
-    yield keep
-    if ALIAS in connections.databases:
-        connections[ALIAS].close()
-        del connections.databases[ALIAS], connections[ALIAS]
-
-
-@pytest.fixture
-def file(tmp_path: Path, elsewhere) -> Path:
-    """The file of the SQLite database that has the sign-ins."""
-    path = tmp_path / "sign-ins.sqlite3"
-    elsewhere(ENGINE="django.db.backends.sqlite3", NAME=str(path), OPTIONS={"timeout": 20})
-    call_command("migrate", "redsess_history", database=ALIAS, verbosity=0)
-    return path
 
 
 def rows() -> int:

@@ -1,0 +1,29 @@
+"""System checks of the database that has the sign-ins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core import checks
+from django.db import connections, router
+
+from django_redsess.checks.settings import problem
+from django_redsess.history.models import SignIn
+
+
+@checks.register(checks.Tags.models)
+def check_transactions(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of SQLite without the option by which transactions wait for each other."""
+    using = router.db_for_write(SignIn)
+    # In a database of their own, sign-ins are all that is written, and the recorder waits by itself.
+    if using != router.db_for_write(get_user_model()) or connections[using].vendor != "sqlite":
+        return []
+    mode = str(connections[using].settings_dict["OPTIONS"].get("transaction_mode") or "DEFERRED").upper()
+    if mode != "DEFERRED":
+        return []
+    message = (
+        f"DATABASES[{using!r}] is SQLite, whose transactions begin without the lock: one that reads first fails at "
+        "once if a sign-in is recorded meanwhile ('database is locked')."
+    )
+    return [problem("W079", message, "Add 'OPTIONS': {'transaction_mode': 'IMMEDIATE'} to it.")]
