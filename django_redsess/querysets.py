@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, get_args
 from urllib.parse import quote, unquote
 
@@ -420,7 +421,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         latest_first, by_seen = self._order.startswith("-"), self._by_seen
         if self._named is not None or self.query.is_empty():
             found = [] if self.query.is_empty() else self._found()
-            places = [_place_of(each, by_seen=by_seen) for each in found]
+            places = [online.place_of(each, by_seen=by_seen) for each in found]
             start = 0 if place is None else sum(each >= place if latest_first else each <= place for each in places)
             end = start + limit
             return self._rows_of(found[start:end]), places[end - 1] if end < len(places) else None
@@ -529,14 +530,14 @@ class SessionQuerySet(RedisQuerySet[Any]):
         order: online.Order = self._order
         if self._by_seen:
             order = "-seen_at" if latest_first else "seen_at"
-        sessions: list[online.Session] = []
-        for offset in range(first, last, READ_AT_ONCE):
-            limit = min(READ_AT_ONCE, last - offset)
-            if matching is None:
-                sessions += online.sessions(offset=offset, limit=limit, order=order, **self.session_filter._asdict())
-            else:
-                sessions += online.page_of(matching, offset, limit, latest_first=latest_first)
-        return sessions
+        if matching is None:
+            found = online.pages(self.session_filter, order, offset=first, limit=last - first)
+        else:
+            found = (
+                online.page_of(matching, offset, min(READ_AT_ONCE, last - offset), latest_first=latest_first)
+                for offset in range(first, last, READ_AT_ONCE)
+            )
+        return list(chain.from_iterable(found))
 
     def _found(self) -> list[online.Session]:
         user_ids, guests, active_seconds, *_ = self.session_filter
@@ -568,11 +569,6 @@ def _narrower(first: str, second: str) -> str | None:
     # "Chrome 12" is no beginning of "Chrome 120", as in is_browser().
     cuts_number = short[-1:].isdigit() and long[len(short) :][:1].isdigit()
     return long if long.lower().startswith(short.lower()) and not cuts_number else None
-
-
-def _place_of(session: online.Session, *, by_seen: bool) -> Place:
-    at = session.login_at if session.login_at and not by_seen else session.seen_at
-    return Place((at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), session.sid)
 
 
 def _is_listed(session: online.Session, guests: Guests) -> bool:

@@ -93,18 +93,32 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
 
 def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
-    total = sessions.count()
-    before: set[str] = set()
-    for start in range(0, total, AT_ONCE):
+    pages, before = _pages(sessions), set[str]()
+    while True:
         # The file is the same in all languages.
         with translation.override(None):
-            batch = list(sessions[max(0, start - OVERLAP) : start + AT_ONCE])
+            batch = next(pages, None)
+            if batch is None:
+                return
             rows = [
                 record_of(session.session, str(session.user) if session.user else None)
                 for session in batch
                 if session.sid not in before and may_view(session)
             ]
         before = {session.sid for session in batch}
+        yield rows
+
+
+def _pages(sessions: SessionQuerySet) -> Iterator[list[Any]]:
+    if sessions.sids is None and sessions.session_filter.names_client:
+        # A search has no places.
+        for start in range(0, sessions.count(), AT_ONCE):
+            yield list(sessions[max(0, start - OVERLAP) : start + AT_ONCE])
+        return
+    rows, place = sessions.after(None, AT_ONCE)
+    yield rows
+    while place is not None:
+        rows, place = sessions.after(place, AT_ONCE)
         yield rows
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 from django.contrib.admin.sites import AdminSite
+from django.db import DatabaseError, connections, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
 from django_redsess.history.models import REASONS, SignIn
 from django_redsess.history.recording import aware
+from django_redsess.history.writing import first_line
 from django_redsess.past import PastSignIn, UsersPast
 from django_redsess.querysets import user_keys
+
+logger = logging.getLogger("django_redsess")
 
 ORDER = ("-login_ms", "-id")
 """The one order of all lists: an index has it, with and without a reason or a device."""
@@ -23,14 +29,15 @@ class Rows:
     """The source of what is known about the past."""
 
     def ended(self, user_id: str, *, limit: int) -> list[PastSignIn]:
-        return [past_of(row) for row in _of_user(SignIn.objects.filter(ended_at__isnull=False), user_id)[:limit]]
+        rows = _of_user(SignIn.objects.filter(ended_at__isnull=False), user_id)[:limit]
+        return [past_of(row) for row in _if_possible(rows)]
 
     def shown_to(self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
         of_sign_ins: Any = site._registry.get(SignIn)
         if of_sign_ins is None or not of_sign_ins.has_view_permission(request):
             return None
         rows = _of_user(of_sign_ins.get_queryset(request), user_id)[:limit]
-        seen = [past_of(row) for row in rows if of_sign_ins.has_view_permission(request, row)]
+        seen = [past_of(row) for row in _if_possible(rows) if of_sign_ins.has_view_permission(request, row)]
         return UsersPast(seen, url_of(site, user_id))
 
 
@@ -64,3 +71,15 @@ def of_users(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn
 
 def _of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:
     return of_users(rows, [user_id]).order_by(*ORDER)
+
+
+def _if_possible(rows: QuerySet[SignIn]) -> list[SignIn]:
+    """Read ``rows``. If the database fails, return none: sessions are shown and ended without it."""
+    connection = connections[rows.db]
+    try:
+        # In a transaction, all queries after one that failed would fail.
+        with transaction.atomic(rows.db) if connection.in_atomic_block else nullcontext():
+            return list(rows)
+    except DatabaseError as error:
+        logger.error("Sign-ins can't be read: %s: %s", type(error).__name__, first_line(error))
+        return []

@@ -30,6 +30,7 @@ from django_redsess.history.recording import (
     upsert,
 )
 from django_redsess.history.writing import first_line, short_waits
+from django_redsess.online.listing import SessionFilter
 from django_redsess.querysets import user_key
 
 AGE_SECONDS = 300
@@ -75,12 +76,8 @@ def closed(go_on: GoOn = lambda: True) -> Batches:
 def made_up(go_on: GoOn = lambda: True) -> Batches:
     """Insert the rows of living sessions that have none, and open those that were closed. Yield as :func:`closed`."""
     using = router.db_for_write(SignIn)
-    offset = 0
-    while go_on():
-        sessions = online.sessions(offset=offset, limit=READ_AT_ONCE, order="login_at")
-        if not sessions:
-            return
-        offset += len(sessions)
+    pages = online.pages(SessionFilter(), "login_at")
+    while go_on() and (sessions := next(pages, None)) is not None:
         until = _until()
         living = {
             (key, ms_of(each.login_at)): each

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from django.contrib.auth import get_user_model
@@ -107,6 +108,9 @@ __all__ = [
 
 Order = Literal["login_at", "-login_at", "seen_at", "-seen_at"]
 
+PAGE = 1000
+"""How many sessions :func:`pages` reads at once."""
+
 
 def _sessions(session_filter: SessionFilter, offset: int, limit: int, order: Order | None) -> Steps[list[Session]]:
     if offset < 0:
@@ -184,6 +188,37 @@ def page_after(
     rows, last = drive(paging.after(session_filter, place, limit, by_seen=by_seen, latest_first=latest_first))
     owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
     return sessions_of(rows, owners), last
+
+
+def pages(
+    session_filter: SessionFilter, order: Order | None, *, offset: int = 0, limit: int | None = None
+) -> Iterator[list[Session]]:
+    """
+    Yield all sessions of a list in pages, or up to ``limit``. ``session_filter`` names no client.
+
+    Only the first page goes by ``offset``. The others go by the place of the last session: whatever ends meanwhile, no
+    other session is left out.
+    """
+    left = math.inf if limit is None else limit
+    page = drive(_sessions(session_filter, offset, int(min(PAGE, left)), order))
+    yield page
+    if not page and offset:
+        return
+    by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
+    latest_first, place = order is None or order.startswith("-"), place_of(page[-1], by_seen=by_seen) if page else None
+    while (left := left - len(page)) > 0:
+        at_once = int(min(PAGE, left))
+        page, place = page_after(session_filter, place, at_once, by_seen=by_seen, latest_first=latest_first)
+        # All sessions of a page may be over by now.
+        yield page
+        if place is None:
+            return
+
+
+def place_of(session: Session, *, by_seen: bool) -> Place:
+    """Return the place of ``session`` in a list: by last seen, or by sign-in."""
+    at = session.login_at if session.login_at and not by_seen else session.seen_at
+    return Place((at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), session.sid)
 
 
 def matching_of(session_filter: SessionFilter, *, by_seen: bool = False) -> Matching:

@@ -210,21 +210,31 @@ class OneByOneEnding:
 
     def __init__(self, sessions: Any, may_end: Callable[[Any], bool], kept: int, **options: Any) -> None:
         # In this order, a session that signs in or is seen meanwhile moves to a place that was read already, or to one
-        # that will be. If a session that is kept is seen meanwhile, one other may be skipped: it is still in the list.
+        # that will be. If a session that is kept is seen meanwhile, one other may be skipped.
         self._sessions = sessions.order_by("seen_at" if sessions.session_filter.only_by_seen else "-login_at")
         self._may_end = may_end
         self._options = options
         self.kept, self.done = kept, False
+        # Whether this is a second look at all, which has found none to end so far.
+        self._ends_nothing = False
 
     def end_batch(self) -> EndedList:
         """Read up to 250 sessions, and end those that may be ended."""
-        page = list(self._sessions[self.kept : self.kept + AT_ONCE_MAX])
+        page = self._page()
+        if not page and self.kept and not self._ends_nothing:
+            # If one that was kept has ended meanwhile, another one has moved to a place that was read already.
+            self.kept, self._ends_nothing = 0, True
+            page = self._page()
         self.done = not page
         if self.done:
             return recheck_replicas()
         ended = end_batch([session.sid for session in page if self._may_end(session)], **self._options)
         self.kept += len(page) - len(ended)
+        self._ends_nothing = self._ends_nothing and not ended
         return ended
+
+    def _page(self) -> list[Any]:
+        return list(self._sessions[self.kept : self.kept + AT_ONCE_MAX])
 
 
 class FoundEnding:

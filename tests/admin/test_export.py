@@ -235,6 +235,19 @@ def test_sessions_that_end_or_begin_meanwhile_double_none(admin_client, new_sess
 
 
 @pytest.mark.usefixtures("small_batches")
+def test_many_sessions_that_end_meanwhile_leave_out_no_other_one(admin_client, new_session) -> None:
+    sids = sign_in_many(new_session, 12)
+    content = iter(admin_client.post(EXPORT, {"format": "csv"}))
+    text = next(content) + next(content)
+    # The admin's own session, and the two newest: more than the overlap of two batches.
+    online.end(*(each.sid for each in online.sessions(limit=3)))
+    text += b"".join(content)
+    found = [row["sid"] for row in csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""))]
+    assert len(found) == len(set(found))
+    assert set(found) - {admin_client.session.sid} == sids
+
+
+@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_an_outage_meanwhile_is_told(settings, admin_client, new_session, caplog, file_format) -> None:
     sign_in_many(new_session, 10)

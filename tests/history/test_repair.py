@@ -136,6 +136,7 @@ def out_of_reach(settings) -> dict[str, Any]:
 
 def test_an_outage_of_the_server_closes_nothing_and_opens_nothing(alice, monkeypatch, unrecorded, out_of_reach) -> None:
     monkeypatch.setattr(repair, "READ_AT_ONCE", 1)
+    monkeypatch.setattr(online, "PAGE", 1)
     for _ in range(3):
         sign_in(str(alice.pk))
     unrecorded(sign_in, str(alice.pk))
@@ -178,6 +179,7 @@ def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None
 
 def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) -> None:
     monkeypatch.setattr(repair, "READ_AT_ONCE", 3)
+    monkeypatch.setattr(online, "PAGE", 3)
     monkeypatch.setattr(repair, "DELETED_AT_ONCE", 3)
     # Users of their own: two sign-ins of one in the same millisecond share a row.
     User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in range(1, 17))
@@ -189,6 +191,17 @@ def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) ->
     for row in SignIn.objects.filter(ended_at__isnull=False):
         SignIn.objects.filter(pk=row.pk).update(login_ms=row.login_ms - 91 * DAY_MS)
     assert numbers("--prune") == {"closed": 0, "made_up": 0, "pruned": 8}
+
+
+def test_sessions_that_end_meanwhile_leave_out_no_other_one(new_session, monkeypatch, unrecorded) -> None:
+    monkeypatch.setattr(online, "PAGE", 4)
+    User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in range(1, 17))
+    sids = [unrecorded(new_session, str(number)).sid for number in range(1, 17)]
+    pages = repair.made_up()
+    assert next(pages) == (4, 4)
+    unrecorded(online.end, *sids[:3])
+    assert sum(changed for changed, _ in pages) == 12
+    assert set(SignIn.objects.values_list("user_id", flat=True)) == set(range(1, 17))
 
 
 def test_rows_are_kept_for_so_many_days_and_those_of_living_sessions_longer(alice, settings) -> None:

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.online.listing import SessionFilter
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.signals import EndedSession, Reason
@@ -63,6 +64,19 @@ def test_pages_follow_on_each_other_and_beyond_the_last_there_is_nothing(new_ses
     assert pages == [sids[:5:-1], sids[5:1:-1], sids[1::-1], []]
     assert online.sessions(limit=0) == online.sessions(limit=-1) == online.sessions(offset=10**15, limit=10**15) == []
     assert len(online.sessions(limit=10**15)) == 10
+
+
+@pytest.mark.parametrize("order", ["login_at", "-login_at", "-seen_at"])
+def test_what_ends_between_two_pages_leaves_out_no_other_session(partitions, new_session, monkeypatch, order) -> None:
+    monkeypatch.setattr(online, "PAGE", 3)
+    for number in range(12):
+        new_session(str(number))
+    expected = [each.sid for each in online.sessions(order=order)]
+    pages = online.pages(SessionFilter(), order, offset=1, limit=10)
+    found = [each.sid for each in next(pages)]
+    online.end(*expected[:4])
+    found += [each.sid for page in pages for each in page]
+    assert found == expected[1:11]
 
 
 def test_guests_are_listed_and_counted_where_they_are_asked_for(new_session) -> None:

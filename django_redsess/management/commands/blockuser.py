@@ -17,7 +17,6 @@ from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 
 DAYS_MAX = 3660
-AT_ONCE = 500
 
 
 class Command(CommandWithExamples):
@@ -84,17 +83,14 @@ class Command(CommandWithExamples):
         say(f"{printable(name)}: {'can sign in again.' if lifted else 'was not blocked.'}", self.stdout)
 
     def _list(self) -> None:
-        for start in range(0, LISTED_MAX, AT_ONCE):
-            found = online.blocked(offset=start, limit=AT_ONCE)
-            users = users_by_id({user_id for each in found for user_id in (each.user_id, each.by) if user_id})
-            for each in found:
-                who = f", by {_name(users, each.by)}" if each.by else ""
-                message = f": {printable(each.message)}" if each.message else ""
-                line = f"{_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}"
-                say(line, self.stdout)
-            if len(found) < AT_ONCE:
-                break
-        if start == 0 and not found:
+        # All at once. In pages, a block that is over meanwhile would move the others.
+        found = online.blocked(limit=LISTED_MAX)
+        users = users_by_id({user_id for each in found for user_id in (each.user_id, each.by) if user_id})
+        for each in found:
+            who = f", by {_name(users, each.by)}" if each.by else ""
+            message = f": {printable(each.message)}" if each.message else ""
+            say(f"{_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}", self.stdout)
+        if not found:
             say("Nobody is blocked.", self.stdout)
 
 

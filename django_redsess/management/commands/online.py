@@ -10,7 +10,6 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -262,19 +261,17 @@ class Command(CommandWithExamples):
         session_filter, order = filter_of(**filters), options["order"]
         if not session_filter.names_client:
             count = online.count(**filters)
-            return count, self._pages(count, lambda **page: online.sessions(order=order, **page, **filters))
+            return count, online.pages(session_filter, order, offset=options["offset"], limit=options["limit"])
         by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
         matching = online.matching_of(session_filter, by_seen=by_seen)
         self._say_how_far(matching.looked_through, "sessions seen last" if by_seen else "newest sign-ins")
         latest_first = order is None or order.startswith("-")
-        page_of = partial(online.page_of, matching, latest_first=latest_first)
-        return matching.count, self._pages(matching.count, page_of)
-
-    def _pages(self, count: int, read: Callable[..., list[Session]]) -> Iterator[list[Session]]:
-        first = self.options["offset"]
-        end = min(count, first + self.options["limit"])
-        for start in range(first, end, READ_AT_ONCE):
-            yield read(offset=start, limit=min(READ_AT_ONCE, end - start))
+        first = options["offset"]
+        end = min(matching.count, first + options["limit"])
+        return matching.count, (
+            online.page_of(matching, start, min(READ_AT_ONCE, end - start), latest_first=latest_first)
+            for start in range(first, end, READ_AT_ONCE)
+        )
 
     def _say_how_far(self, looked: LookedThrough | None, newest: str) -> None:
         if looked is None or looked.is_all:
