@@ -79,6 +79,10 @@ def _is_prefix(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[^{}]+", value) is not None and not re.search(r":\d+\Z", value)
 
 
+def _is_root_url(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"https?://[^/?#\s]+[^?#\s]*", value) is not None
+
+
 def _is_message(value: object) -> bool:
     return isinstance(value, str | Promise) and 0 < len(" ".join(str(value).split())) <= MESSAGE_MAX
 
@@ -414,7 +418,7 @@ class Conf:
         """
         For how many days the app ``django_redsess.history`` keeps the rows of sign-ins. None: for ever.
 
-        The row of a living session stays.
+        The row of a living session stays. So does the latest row of each user, without address and user agent.
         """,
     )
     MOVE_FROM = Setting[str | Mapping[str, Any] | None](
@@ -454,6 +458,30 @@ class Conf:
         The dotted path of a function that queues such a mail. It takes a ``django.core.mail.EmailMultiAlternatives``.
 
         None: it is sent by Django's default mailer, after the response, and given up after 5 seconds.
+        """,
+    )
+    HISTORY_SITE_URL = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or _is_root_url(value),
+            "None, or a URL without query, such as 'https://shop.example'",
+        ),
+        """
+        The URL of the site that such a mail names and links to, such as ``https://shop.example``.
+
+        None: the domain of ``django.contrib.sites``, if that is installed. Without both, the mail has no links.
+        """,
+    )
+    HISTORY_LANGUAGE = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_path(value),
+            "None, or the dotted path of a function, such as 'shop.people.language_of'",
+        ),
+        """
+        The dotted path of a function that takes the user and returns the language of such a mail, such as ``"fr"``.
+
+        None: mails are in the language of ``LANGUAGE_CODE``.
         """,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings
@@ -16,6 +17,8 @@ from django.contrib.messages.storage.cookie import CookieStorage
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core import checks
 from django.middleware.csrf import CsrfViewMiddleware
+from django.shortcuts import resolve_url
+from django.urls import NoReverseMatch, get_script_prefix, is_valid_path, reverse
 from django.utils.module_loading import import_string
 
 from django_redsess.backend import is_in_use
@@ -181,10 +184,49 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         message = f"REDSESS['HISTORY_MAILER'], {conf.HISTORY_MAILER!r}, can't be imported or called: no mail is sent."
         hint = "It must name a function that takes a django.core.mail.EmailMultiAlternatives."
         found.append(problem("E067", message, hint))
+    if is_path(conf.HISTORY_LANGUAGE) and not _is_function(conf.HISTORY_LANGUAGE):
+        message = f"REDSESS['HISTORY_LANGUAGE'], {conf.HISTORY_LANGUAGE!r}, can't be imported or called."
+        hint = "It must name a function that takes a user and returns a language code, such as 'fr'."
+        found.append(problem("E083", message, hint))
     if conf.HISTORY_NOTIFY is True and not apps.is_installed("django_redsess.history"):
         message = "REDSESS['HISTORY_NOTIFY'] has no effect: the app 'django_redsess.history' is not in INSTALLED_APPS."
         found.append(problem("W068", message, "Add the app and run manage.py migrate, or leave the setting out."))
+    has_site = apps.is_installed("django.contrib.sites") and hasattr(settings, "SITE_ID")
+    if conf.HISTORY_NOTIFY is True and not (conf.HISTORY_SITE_URL or has_site):
+        message = "Mails about new devices have no links: no setting has the address of this site."
+        hint = "Set REDSESS['HISTORY_SITE_URL'], such as 'https://shop.example', or use django.contrib.sites."
+        found.append(problem("W082", message, hint))
     return found
+
+
+@checks.register(checks.Tags.urls)
+def check_login_url(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn if the pages of users' own sessions are there, and LOGIN_URL leads nowhere."""
+    try:
+        reverse("django_redsess:sessions")
+    except Exception:  # The pages are not part of this site, or the URLs can't be imported, as Django reports.
+        return []
+    if _leads_somewhere(settings.LOGIN_URL):
+        return []
+    message = f"LOGIN_URL is {str(settings.LOGIN_URL)!r}, which is no URL of this site."
+    hint = (
+        'Visitors of "Your sessions" who are not signed in are sent there, also from links in mails. Set LOGIN_URL to '
+        "the path, or to the name of the URL, of your sign-in page."
+    )
+    return [problem("W084", message, hint)]
+
+
+def _leads_somewhere(login_url: Any) -> bool:
+    try:
+        url = urlsplit(resolve_url(login_url))
+    except NoReverseMatch:
+        return False
+    if url.netloc:
+        return True  # Another site signs users in.
+    path = "/" + url.path.removeprefix(get_script_prefix()).lstrip("/")
+    # Redirects of Django's middleware add the language and the slash.
+    starts = ["", f"/{settings.LANGUAGE_CODE}"]
+    return any(is_valid_path(start + path + end) for start in starts for end in ("", "/"))
 
 
 @checks.register(checks.Tags.security)

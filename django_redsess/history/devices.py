@@ -51,10 +51,11 @@ def compare(sign_in: SignIn, request: HttpRequest | None) -> bool:
     sign_in.device = getattr(request, "_redsess_device", "")
     rows = SignIn.objects.filter(user_id=sign_in.user_id, login_ms__lt=sign_in.login_ms).order_by("-login_ms")
     earlier = list(rows.values_list("device", "client", "address_score")[:EARLIER_MAX])
-    if sign_in.device:
-        known = {device for device, *_ in earlier if device}
-        sign_in.is_new = bool(known) and sign_in.device not in known
+    known = {device for device, *_ in earlier if device}
+    if sign_in.device and known:
+        sign_in.is_new = sign_in.device not in known
     else:
+        # Rows that were made up, or come from a time without the cookie, have no device.
         clients = {client for _, client, _ in earlier}
         sign_in.is_new = bool(clients) and sign_in.client not in clients
     networks = {_network_of(score) for *_, score in earlier if score is not None}

@@ -35,7 +35,7 @@ class SignIn(models.Model):
     ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
     user who ended it. ``address_score`` orders addresses, so that each network is a range. ``client``
     names browser and system. ``device`` is a hash of the device's cookie, and ``is_new`` tells whether the user had not
-    signed in on it before.
+    signed in on it before. ``is_told`` is set if the user gets a mail about it.
     """
 
     # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
@@ -57,6 +57,7 @@ class SignIn(models.Model):
     user_agent = models.CharField(_("user agent"), max_length=256, blank=True)
     device = models.CharField(max_length=16, blank=True)
     is_new = models.BooleanField(_("new device"), null=True)
+    is_told = models.BooleanField(default=False)
 
     class Meta:
         verbose_name = _("sign-in")

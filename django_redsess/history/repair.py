@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError, router
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from django_redsess import online
 from django_redsess.conf import conf
@@ -123,18 +123,34 @@ def _row_of(user_key: Any, session: online.Session) -> SignIn:
 
 
 def pruned(go_on: GoOn = lambda: True) -> Batches:
-    """Delete rows that are older than ``HISTORY_DAYS``, except those of living sessions. Yield as :func:`closed`."""
-    old = to_prune().order_by("login_ms").values_list("pk", flat=True)
+    """
+    Delete rows that are older than ``HISTORY_DAYS``. Yield as :func:`closed`.
+
+    Those of living sessions stay, and so does the latest of each user, by which another device is known to be new. What
+    it says of the sender but the device is deleted.
+    """
+    rows, after = to_prune(), (0, 0)
+    has_later = Exists(SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms")))
     while go_on():
-        keys = list(old[:DELETED_AT_ONCE])
-        if not keys:
+        old = rows.filter(Q(login_ms__gt=after[0]) | Q(login_ms=after[0], pk__gt=after[1]))
+        named = old.order_by("login_ms", "pk").values_list("login_ms", "pk", has_later)
+        batch = list(named[:DELETED_AT_ONCE])
+        if not batch:
             return
-        SignIn.objects.using(old.db).filter(pk__in=keys).delete()
-        yield len(keys), len(keys)
+        after = batch[-1][:2]
+        gone, latest = ([pk for _, pk, is_old in batch if is_old is wanted] for wanted in (True, False))
+        SignIn.objects.using(rows.db).filter(pk__in=gone).delete()
+        # They are looked at each hour, and changed once.
+        changed = rows.filter(pk__in=latest).exclude(address="", user_agent="", by="", message="")
+        changed.update(**NOTHING_OF_SENDER)
+        yield len(gone), len(batch)
+
+
+NOTHING_OF_SENDER: dict[str, Any] = {"address": "", "address_score": None, "user_agent": "", "by": "", "message": ""}
 
 
 def to_prune() -> QuerySet[SignIn]:
-    """Return the rows that :func:`pruned` deletes."""
+    """Return the rows that :func:`pruned` looks at."""
     rows = SignIn.objects.using(router.db_for_write(SignIn))
     if conf.HISTORY_DAYS is None:
         return rows.none()

@@ -19,6 +19,7 @@ from django.utils.translation import get_language, gettext, ngettext, npgettext,
 from django.utils.translation.trans_real import translation
 
 from django_redsess.conf import conf
+from django_redsess.online import user_agents
 from django_redsess.online.ending import too_few
 from django_redsess.online.listing import Session
 from django_redsess.session.blocks import Block
@@ -43,6 +44,18 @@ def browser_name(user_agent: str) -> str:
     # As the filters name it, and its maker.
     system = known.os.family.replace("Mac OS X", "macOS")
     return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
+
+
+def known_client(user_agent: str) -> str:
+    """
+    Return browser and system without versions, such as "Firefox on Linux". ``""`` if neither is one of ours.
+
+    All other names come from the user agent itself: they are words of whoever has sent it.
+    """
+    browser, system = user_agents.browser_of(user_agent), user_agents.system_of(user_agent)
+    if browser and system:
+        return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
+    return browser or system
 
 
 def stored(text: str) -> str:

@@ -64,9 +64,14 @@ def is_system(user_agent: str, system: str) -> bool:
 @lru_cache(maxsize=4096)
 def client_of(user_agent: str) -> str:
     """Return browser and system without versions, such as "Firefox on Windows". ``""`` if neither is known."""
-    lower, system = {name.lower(): name for name in BROWSERS}, system_of(user_agent)
-    browser = next((lower[name] for each in _names_of(user_agent) if (name := each.rstrip(" 0123456789")) in lower), "")
+    browser, system = browser_of(user_agent), system_of(user_agent)
     return f"{browser} on {system}" if browser and system else browser or system
+
+
+def browser_of(user_agent: str) -> str:
+    """Return which of ``BROWSERS`` has sent ``user_agent``. ``""`` for another one."""
+    lower = {name.lower(): name for name in BROWSERS}
+    return next((lower[name] for each in _names_of(user_agent) if (name := each.rstrip(" 0123456789")) in lower), "")
 
 
 @lru_cache(maxsize=4096)

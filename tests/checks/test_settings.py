@@ -144,7 +144,13 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
 @pytest.mark.parametrize("path", ["no.such.function", f"{__name__}.OURS", f"{__name__}.nothing", "no such path.x"])
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("VIEWED_RESOLVE", "E016"), ("MAX_SESSIONS_PER_USER", "E017"), ("PLACES", "E066"), ("HISTORY_MAILER", "E067")],
+    [
+        ("VIEWED_RESOLVE", "E016"),
+        ("MAX_SESSIONS_PER_USER", "E017"),
+        ("PLACES", "E066"),
+        ("HISTORY_MAILER", "E067"),
+        ("HISTORY_LANGUAGE", "E083"),
+    ],
 )
 def test_a_path_that_leads_to_no_function_is_refused(settings, path: str, name: str, number: str) -> None:
     settings.REDSESS = {name: path}
@@ -212,7 +218,38 @@ def test_of_another_engine_nothing_is_said_but_that_it_is_not_ours(settings, set
 
 
 def test_mails_without_the_app_that_sends_them_are_warned_of(settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True, "HISTORY_SITE_URL": "https://shop.example"}
     assert found() == []
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_redsess.history"]
     assert found() == ["W068"]
+
+
+def test_mails_without_the_address_of_the_site_are_warned_of(settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
+    assert found() == ["W082"]
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "django.contrib.sites"]
+    assert found() == ["W082"]
+    settings.SITE_ID = 1
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    "url", ["shop.example", "javascript://shop.example", "https://", "https://a b", "https://a?b", 5]
+)
+def test_the_address_of_the_site_must_be_a_url(settings, url: object) -> None:
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_SITE_URL": url}
+    assert found() == ["E003"]
+
+
+@pytest.mark.parametrize(
+    ("login_url", "ids"),
+    [
+        *(("/accounts/login/", ["W084"]), ("nothing", ["W084"]), ("shop:nothing", ["W084"])),
+        *(("login", []), ("/login/", []), ("/login", []), ("/login/?by=1", []), ("https://id.example/login", [])),
+    ],
+)
+def test_pages_of_own_sessions_need_a_page_to_sign_in(settings, login_url: str, ids: list[str]) -> None:
+    settings.LOGIN_URL = login_url
+    assert found() == ids
+    settings.ROOT_URLCONF = "django_redsess.api.urls"
+    assert found() == []

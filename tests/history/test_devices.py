@@ -12,9 +12,12 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message
 from django.contrib.auth.models import User
 from django.core import mail
+from django.db import connection
+from django.db.models import F
 from django.test import AsyncClient, Client
 
-from django_redsess.history import devices, mails
+from django_redsess import online
+from django_redsess.history import devices, mails, repair
 from django_redsess.history.models import SignIn
 from django_redsess.history.signals import new_device
 from tests.helpers.visitors import Browser
@@ -142,13 +145,24 @@ def notify(settings) -> None:
         settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
 
+@pytest.fixture
+def address(settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_SITE_URL": "https://shop.example/"}
+
+
+def texts_of(message: Any) -> list[str]:
+    """All that a reader of the mail may see: the subject, the plain text, and the HTML."""
+    html, _ = message.alternatives[0]
+    return [message.subject, message.body, html]
+
+
 def test_nobody_gets_a_mail_unless_the_site_asks_for_it(alice) -> None:
     sign_in()
     sign_in()
     assert mail.outbox == []
 
 
-@pytest.mark.usefixtures("notify")
+@pytest.mark.usefixtures("notify", "address")
 def test_the_mail_says_what_a_user_needs_and_no_session_key(alice, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "PLACES": f"{__name__}.in_lyon"}
     sign_in()
@@ -159,20 +173,104 @@ def test_the_mail_says_what_a_user_needs_and_no_session_key(alice, settings) -> 
     for text in (message.body, html):
         assert "203.0.113.9" in text
         assert "Lyon, France" in text
-        assert "Chrome 142 on Windows" in text
-        assert "http://testserver/account/sessions/" in text
+        assert "Chrome on Windows" in text
+        assert "https://shop.example/account/sessions/" in text
+        assert "testserver" not in text
     key = thief.cookies["sessionid"].value
     shows_key = key in message.message().as_string()
     assert not shows_key
 
 
+def arabic(user: User) -> str:
+    return "ar" if user.username == "alice" else ""
+
+
+def fails(user: User) -> str:
+    raise LookupError(user)
+
+
 @pytest.mark.usefixtures("notify")
-def test_the_mail_is_in_the_language_of_the_request(alice, settings) -> None:
+@pytest.mark.parametrize(
+    ("function", "direction"), [(None, "ltr"), (f"{__name__}.arabic", "rtl"), (f"{__name__}.fails", "ltr")]
+)
+def test_the_mail_is_in_the_language_of_its_user_and_never_of_the_request(alice, settings, function, direction) -> None:
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_LANGUAGE": function}
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     sign_in()
-    sign_in(**{"Accept-Language": "ar"})
+    sign_in(**{"Accept-Language": "de" if direction == "rtl" else "ar"})
     [message] = mail.outbox
-    assert 'dir="rtl"' in message.alternatives[0][0]
+    assert f'dir="{direction}"' in message.alternatives[0][0]
+
+
+@pytest.mark.usefixtures("notify")
+@pytest.mark.parametrize("host", ["evil.example", "not_allowed.example", "b[d"])
+def test_no_host_of_a_request_is_in_the_mail_or_keeps_it_back(alice, settings, host) -> None:
+    settings.ALLOWED_HOSTS = ["evil.example", "testserver"]
+    sign_in()
+    # Django's view reads it after the sign-in. Then the answer is 400, and the session is there.
+    settings.MIDDLEWARE = [path for path in settings.MIDDLEWARE if "CommonMiddleware" not in path]
+    Client().post("/login/", {"username": "alice", "password": "secret"}, headers={"Host": host})
+    assert online.count(user_ids=[str(alice.pk)]) == 2
+    [message] = mail.outbox
+    for text in texts_of(message):
+        assert host not in text
+        assert "http" not in text
+
+
+def test_the_address_is_that_of_djangos_sites_if_somebody_has_set_it(alice, settings) -> None:
+    assert mails.site_and_root() == ("", "")
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "django.contrib.sites"]
+    assert mails.site_and_root() == ("", "")
+    from django.contrib.sites.models import Site
+
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE django_site (id integer PRIMARY KEY, domain varchar(100), name varchar(50))")
+    settings.SITE_ID = 1
+    for domain, found in (("example.com", ("", "")), ("shop.example", ("shop.example", "https://shop.example"))):
+        Site.objects.clear_cache()
+        Site.objects.update_or_create(pk=1, defaults={"domain": domain})
+        assert mails.site_and_root() == found
+
+
+@pytest.mark.usefixtures("notify")
+@pytest.mark.parametrize(
+    "user_agent",
+    [
+        "Your account is closed: call 555-0100 or visit evil.example",
+        "Win at evil.example Bot/1 (compatible; evil.example; Linux)",
+        "Mozilla/5.0 Chrome/18005550100.0 evil.example \u202egnp.exe",
+    ],
+)
+def test_no_word_of_a_strangers_browser_is_in_the_mail(alice, user_agent) -> None:
+    sign_in()
+    sign_in(**{"User-Agent": user_agent.encode().decode("latin-1")})
+    [message] = mail.outbox
+    for text in texts_of(message):
+        for word in ("evil", "call", "555", "Win ", "\u202e"):
+            assert word not in text
+
+
+@pytest.mark.usefixtures("notify")
+@pytest.mark.parametrize(
+    ("name", "is_shown"),
+    [
+        *(("alice", True), ("ada_l-1", True), ("हिन्दी", True), ("alice@shop.example", True)),
+        *(
+            ("evil.example", False),
+            ("me@evil.example", False),
+            ("https://evil.example/", False),
+            ("evil。example", False),
+        ),
+        *(("ecila\u202e", False), ("a\u2066b", False), ("x" * 65, False), ("a\nb", False)),
+    ],
+)
+def test_a_name_that_could_be_taken_for_a_link_is_left_out(alice, name, is_shown) -> None:
+    User.objects.filter(pk=alice.pk).update(username=name)
+    sign_in(name=name)
+    sign_in(name=name)
+    [message] = mail.outbox
+    assert name not in message.subject
+    assert [(name in text) for text in texts_of(message)[1:]] == [is_shown] * 2
 
 
 @pytest.mark.usefixtures("notify")
@@ -180,6 +278,45 @@ def test_nobody_gets_more_than_five_a_day(alice) -> None:
     for _ in range(8):
         sign_in()
     assert len(mail.outbox) == 5
+
+
+@pytest.mark.usefixtures("notify")
+def test_of_many_sign_ins_at_once_the_first_five_get_a_mail_and_none_gets_two(alice) -> None:
+    rows = [SignIn.objects.create(user=alice, login_ms=number, is_new=True) for number in range(1, 11)]
+    # All rows are stored before any is told, and two sign-ins in the same millisecond have one.
+    for row in [rows[0], *rows]:
+        new_device.send(SignIn, request=None, user=alice, sign_in=row, is_new_network=False)
+    assert len(mail.outbox) == 5
+    assert [row.is_told for row in SignIn.objects.order_by("login_ms")] == [True] * 5 + [False] * 5
+
+
+@pytest.mark.usefixtures("notify")
+def test_an_account_that_was_not_used_for_longer_than_rows_are_kept_gets_a_mail(alice, settings) -> None:
+    own = sign_in()
+    own.post("/logout/")
+    SignIn.objects.update(login_ms=F("login_ms") - 100 * mails.DAY_MS)
+    for _ in range(2):
+        list(repair.pruned())
+    row = SignIn.objects.get()
+    assert (row.address, row.address_score, row.user_agent, row.client) == ("", None, "", "Firefox on Linux")
+    sign_in(own)
+    assert mail.outbox == []
+    sign_in(own)
+    SignIn.objects.filter(ended_at=None).update(ended_at=row.ended_at, login_ms=F("login_ms") - 200 * mails.DAY_MS)
+    list(repair.pruned())
+    sign_in()
+    assert len(mail.outbox) == 1
+
+
+def test_where_no_device_is_known_another_kind_of_browser_is_new(told, alice) -> None:
+    sign_in()
+    # As of a row that was made up.
+    SignIn.objects.update(device="")
+    sign_in()
+    assert told == []
+    SignIn.objects.update(device="")
+    sign_in(**{"User-Agent": CHROME})
+    assert len(told) == 1
 
 
 queued = []

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import logging
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -190,6 +190,7 @@ def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) ->
     assert numbers("--repair") == {"closed": 8, "made_up": 8, "pruned": 0}
     for row in SignIn.objects.filter(ended_at__isnull=False):
         SignIn.objects.filter(pk=row.pk).update(login_ms=row.login_ms - 91 * DAY_MS)
+        SignIn.objects.create(user_id=row.user_id, login_ms=row.login_ms)
     assert numbers("--prune") == {"closed": 0, "made_up": 0, "pruned": 8}
 
 
@@ -217,6 +218,22 @@ def test_rows_are_kept_for_so_many_days_and_those_of_living_sessions_longer(alic
     settings.REDSESS = {**settings.REDSESS, "HISTORY_DAYS": None}
     assert numbers("--prune")["pruned"] == 0
     assert sorted((now - row.login_ms) // DAY_MS for row in SignIn.objects.all()) == [5, 100]
+
+
+def test_of_each_users_latest_sign_in_the_device_is_kept_and_nothing_of_the_sender(alice, monkeypatch) -> None:
+    monkeypatch.setattr(repair, "DELETED_AT_ONCE", 2)
+    bob = User.objects.create_user("bob")
+    kept = {"client": "Firefox on Linux", "device": "0123456789abcdef"}
+    gone = {"address": "192.0.2.7", "address_score": 7, "user_agent": "Firefox", "by": "7", "message": "Bye."}
+    for user in (alice, bob):
+        for login_ms in (1, 2, 3):
+            SignIn.objects.create(user=user, login_ms=login_ms, ended_at=datetime.now(UTC), **kept, **gone)
+    # What was kept is looked at again each time, and goes with the next sign-in.
+    assert [numbers("--prune")["pruned"] for _ in range(2)] == [4, 0]
+    assert list(SignIn.objects.values_list("login_ms", *kept, *gone)) == [(3, *kept.values(), "", None, "", "", "")] * 2
+    SignIn.objects.create(user=bob, login_ms=4)
+    assert numbers("--prune")["pruned"] == 1
+    assert set(SignIn.objects.values_list("user", "login_ms")) == {(alice.pk, 3), (bob.pk, 4)}
 
 
 def test_the_cleaner_has_it_done(alice, unrecorded, monkeypatch) -> None:

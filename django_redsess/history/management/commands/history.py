@@ -24,9 +24,10 @@ class Command(CleaningCommand):
         "Mend and delete the rows of sign-ins. With --repair, rows whose sessions are gone are closed, without a "
         "reason; living sessions that have no row get one, and closed rows of living sessions are opened again. Users "
         "whose blocks the server has forgotten are blocked again. With --prune, rows older than HISTORY_DAYS are "
-        "deleted, except those of living sessions. cleansessions --forever does both each hour. With --export, all "
-        "rows of one user are printed, as CSV, or with --json each as one line of JSON: an answer to whoever asks what "
-        "is stored about them. It can be stopped at any moment, and can run twice at once."
+        "deleted, except those of living sessions and, without its sender, the latest of each user. cleansessions "
+        "--forever does both each hour. With --export, all rows of one user are printed, as CSV, or with --json each "
+        "as one line of JSON: an answer to whoever asks what is stored about them. It can be stopped at any moment, "
+        "and can run twice at once."
     )
     examples = (
         "manage.py history --repair  # after an outage of the database, or a failover of Redis",
