@@ -115,8 +115,9 @@ def _form_of(
     for name in _tries(session):
         del session[name]
     session[GIVEN_KEY] = now
-    # Django may have stored another hash of the same password. The session gets a new key, too.
+    # Django may have stored another hash of the same password.
     update_session_auth_hash(request, found)
+    session.end_copies()
     return None
 
 

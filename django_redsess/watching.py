@@ -48,8 +48,9 @@ class End(NamedTuple):
     """
     Why a watched session is over.
 
-    ``reason`` is ``invalidated`` also if another user signed in: the session lives on for that one. It is None where
-    the store does not tell: a user signed out, the site ended the session without a message, or it was a guest's.
+    ``reason`` is ``invalidated`` also if the session lives on under a new key, for the browser that got its cookie:
+    after a sign-in, also of the same user, a new password, or the end of all others. It is None where the store does
+    not tell: a user signed out, the site ended the session without a message, or it was a guest's.
     ``message`` is the message for the user, or ``""``.
     """
 
@@ -62,7 +63,7 @@ class WatchedSession:
 
     def __init__(self, sid: str | None, user_id: str) -> None:
         self.sid = sid
-        """The sid of the session. It changes when the session gets another key. None if there is no session."""
+        """The sid of the session. It changes when the session is followed to another key. None without a session."""
         self._user_id = user_id
         self._over: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._poller: _Poller | None = None
@@ -127,8 +128,9 @@ async def ends(session: Any) -> AsyncIterator[WatchedSession]:
     guest's session may be watched, too. A session object without a session never ends.
 
     The end is known a second later, from whichever process it came: also if the deadline has passed and no cleaner
-    runs. If the session gets another key, it is followed. If another user has signed in by then, it is over. An outage
-    ends nothing.
+    runs. If the session gets another key by ``cycle_key()``, it is followed. A new key that is given so that copies of
+    the cookie end is an end here: after a sign-in, a password that was given again, a new password, or the end of all
+    others. An outage ends nothing.
 
     Raises TypeError for a session of another engine, and ValueError for a text that is no sid. If the session object is
     not loaded, the session is read first. This raises SessionStoreUnavailable in an outage.
@@ -185,24 +187,27 @@ def _note_of(loaded: Loaded) -> Steps[str]:
 
 
 def _end_by(note: str) -> End:
+    if script_calls.rotated_to(note):
+        return End(Reason.INVALIDATED)
     found = notice.read(note)
     return End(found.reason, found.message) if found else End(None)
 
 
 def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
-    """Return the sid that a session has now that got another key, as its ``note`` says; or why it is over."""
-    seen, may_be_anothers = {sid}, False
-    while (sid := script_calls.rotated_to(note)) and sid not in seen:
+    """
+    Return the sid that a session has now that got another key, as its ``note`` says; or why it is over.
+
+    It is over at a new key that was given so that copies of its cookie end: who watches may have such a copy.
+    """
+    seen = {sid}
+    while script_calls.is_followed(note) and (sid := script_calls.rotated_to(note)) not in seen:
         # Foreign notes may point in a circle.
         seen.add(sid)
-        may_be_anothers |= script_calls.was_guest(note)
         loaded = yield from script_calls.read(sid)
         if loaded.record is not None:
             return sid if _user_of(loaded) == user_id else End(Reason.INVALIDATED)
         note = yield from _note_of(loaded)
-    end = _end_by(note)
-    # Somebody may have signed in meanwhile, and then the message is for that user.
-    return end._replace(message="") if may_be_anothers else end
+    return _end_by(note)
 
 
 def _prolonging(sid: str) -> Steps[None]:

@@ -10,8 +10,8 @@ end
 
 -- Why a session is gone.
 
--- The note of a session that is gone: "rotated" and its new sid, and "guest" if it had no user; or the reason of its end,
--- the time, and the message for its user. "" where there is none.
+-- The note of a session that is gone: "rotated" and its new sid, "guest" if it had no user, and "follow" if who watches it
+-- is to watch the new sid; or the reason of its end, the time, and the message for its user. "" where there is none.
 local function note_of(sid)
   -- pcall: another program may have stored anything there.
   local note = redis.pcall("GET", ended_of .. sid)
@@ -268,10 +268,11 @@ return moved == 1 and 1 or 0
 --- rotate: Give a session a new sid and a new record, and move what it viewed. For five minutes a note under the old
 -- sid tells late requests.
 -- KEYS: partition popularity?
--- ARGV: old_sid sid record user_id login_time at due:number place loaded limit:number policy full_at:number
+-- ARGV: old_sid sid record user_id login_time at due:number place loaded limit:number policy full_at:number follows:flag
 -- ONCE: item? keep? items_max?
 -- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and
--- `full_at` are as in `create`, the rest as in `save`.
+-- `full_at` are as in `create`, the rest as in `save`. `follows` says that who watches the old sid is to watch the new
+-- one.
 -- Reply: as that of `save`. But "saved" is followed by "crowded" if the user may still have too many; it may be
 -- "refused", as in `create`; and it is "blocked" whoever was the user before.
 local note, note_lifetime = "rotated " .. sid, 300000
@@ -302,6 +303,7 @@ redis.call("ZREM", expire, old_sid)
 leave(old_sid, user_of(found))
 if record == "" then redis.call("DEL", viewed_by .. old_sid) end
 if user_of(found) == "" then note = note .. " guest" end
+if follows then note = note .. " follow" end
 redis.call("SET", ended_of .. old_sid, note, "PX", note_lifetime)
 return with_ended({ "saved", end_excess(leaving, excess, reason) })
 

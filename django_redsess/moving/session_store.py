@@ -213,7 +213,7 @@ class SessionStore(OwnSessionStore):
         self.pending = NOTHING_PENDING
         self.modified = True
 
-    def cycling(self) -> Steps[None]:
+    def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
         data = yield from self.opening()
         there = self.there
         if there is not None and not (yield from marks.set_mark(self._sid_here, None)):
@@ -221,7 +221,7 @@ class SessionStore(OwnSessionStore):
             yield from self._going_on_here()
             there = None
         if there is None:
-            return (yield from super().cycling())
+            return (yield from super().cycling(ends_copies=ends_copies))
         fill(there, data)
         yield from _outside(there.cycle_key)
         self._session_key = self.key_there = there.session_key

@@ -118,7 +118,7 @@ class BulkEnding:
         user_id = user_of((yield from session.opening()))
         if user_id and self._filter.has_all_of(user_id):
             # A thief may have a copy of its cookie.
-            yield from session.cycling()
+            yield from session.cycling(ends_copies=True)
 
 
 def tell_others(ended: Collection[EndedSession], message: str, *, among: Collection[str] | None = None) -> Steps[None]:

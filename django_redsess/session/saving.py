@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.contrib.auth import SESSION_KEY
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
 from django.http.response import HttpResponseBase
@@ -126,6 +126,7 @@ class Pending(NamedTuple):
 
     - ``sign_in``: store a new login time, and enforce the limit
     - ``rotates_from``: move the session from this old key to its new one
+    - ``ends_copies``: the new key is given so that copies of the old cookie end: who watches with one is not to go on
     - ``own_key``: create the session under this key, which is new and certainly unused
     - ``item``: record that the visitor views this item; without a save, the middleware does so
 
@@ -141,6 +142,7 @@ class Pending(NamedTuple):
     item: str = ""
     uncounted: str = ""
     signs_out: bool = False
+    ends_copies: bool = False
 
 
 # Each request has its own session object. The objects share these values until they know something else.
@@ -461,9 +463,19 @@ class SaveAttempts:
         item = "" if moves else session.pending.item
         score = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._address_score(base, client, user_id)
         name = "sign_in" if login_ms == at else ""
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, score, name)
+        follows = old_key is not None and session.pending.sign_in is None and self._is_followed(user_id)
+        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, score, name, follows)
         due = max(times.due, known.due) if times.later_stays else times.due
         return saving, Known(record, revision_of(packed), due)
+
+    def _is_followed(self, user_id: str) -> bool:
+        """Tell whether who watches the session under its old key goes on: nothing says that copies of it are to end."""
+        base = self._base
+        if self.session.pending.ends_copies or base is None or base.user_id != user_id:
+            return False
+        # Without a revision, another record than ``base`` may be replaced. Another hash is another password.
+        is_loaded = bool(self.session.known.revision)
+        return is_loaded and data_of(base).get(HASH_SESSION_KEY) == self.data.get(HASH_SESSION_KEY)
 
     def _address_score(self, base: Record | None, client: bytes, user_id: str) -> str:
         if self.must_create or self.session.pending.rotates_from is not None:

@@ -228,7 +228,12 @@ def rotated_to(note: str) -> str:
 
 def was_guest(note: str) -> bool:
     """Return whether a session had no user when it got another key. ``note`` is the note of its old key."""
-    return bool(rotated_to(note)) and note.endswith(" guest")
+    return bool(rotated_to(note)) and "guest" in note.split(" ")[2:]
+
+
+def is_followed(note: str) -> bool:
+    """Return whether who watches a session that got another key is to watch it under the new one."""
+    return bool(rotated_to(note)) and "follow" in note.split(" ")[2:]
 
 
 def viewing_keys(partition: Partition, item: str) -> tuple[bytes, ...]:
@@ -268,7 +273,8 @@ class Saving(NamedTuple):
     request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
     enforced only when a session is created or gets another key. ``address_score`` is what becomes of the session's
     entry in the index of addresses: see :mod:`django_redsess.session.client_address`. ``name`` is what observers are
-    told, if not the task of the script.
+    told, if not the task of the script. With ``follows``, who watches the session under its old key goes on under the
+    new one.
     """
 
     record: bytes
@@ -281,6 +287,7 @@ class Saving(NamedTuple):
     limit: Limit | None = None
     address_score: str = ""
     name: str = ""
+    follows: bool = False
 
 
 class Outcome(NamedTuple):
@@ -419,7 +426,7 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     if not same_partition(old_sid, sid):
         saving = saving._replace(record=b"", item="", limit=None, name="")
     args = lua_scripts.ROTATE.arguments(
-        old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit)
+        old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit), follows=saving.follows
     )
     once = lua_scripts.ROTATE.once(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)

@@ -135,12 +135,25 @@ class SessionStore(SessionState):
         """
         Choose a new key for the same session. The next save moves the session to it.
 
-        Until that save, the session is stored under its old key.
+        Until that save, the session is stored under its old key. Sockets and streams that watch the session go on,
+        unless its user signs in or has a new password: see :meth:`end_copies`.
         """
         self.run(self.cycling())
 
     async def acycle_key(self) -> None:
         await self.arun(self.cycling())
+
+    def end_copies(self) -> None:
+        """
+        Choose a new key, as :meth:`cycle_key` does, because somebody may have a copy of the cookie.
+
+        Sockets and streams that watch the session under the old key are closed. After ``cycle_key()``, they stay.
+        """
+        self.run(self.cycling(ends_copies=True))
+
+    async def aend_copies(self) -> None:
+        """Await what :meth:`end_copies` does."""
+        await self.arun(self.cycling(ends_copies=True))
 
     def delete(self, session_key: str | None = None) -> None:
         """End the session with this key. None stands for this session. A missing session is no error."""
@@ -327,7 +340,7 @@ class SessionStore(SessionState):
         """Discard all changes since the last save, including a new key. The next access loads the data again."""
         self._session_key = self.pending.rotates_from or self.session_key
         self.known = NOTHING_KNOWN
-        self.pending = self.pending._replace(sign_in=None, rotates_from=None)
+        self.pending = self.pending._replace(sign_in=None, rotates_from=None, ends_copies=False)
         self.modified = False
         self.__dict__.pop("_session_cache", None)
 
@@ -364,10 +377,12 @@ class SessionStore(SessionState):
             self.modified = True
             return
 
-    def cycling(self) -> Steps[None]:
-        """Choose a new key. The next save moves the session to it."""
+    def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
+        """Choose a new key. The next save moves the session to it. ``ends_copies`` is as in :meth:`end_copies`."""
         yield from self.opening()
         rotate_key(self)
+        if ends_copies:
+            self.pending = self.pending._replace(ends_copies=True)
         self.modified = True
 
     def flushing(self) -> Steps[None]:

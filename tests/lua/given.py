@@ -42,6 +42,7 @@ def rotating(store: Store, old: str, name: str, user: str = "", **other: Any) ->
         "loaded": b"",
         **NO_LIMIT,
         "policy": "",
+        "follows": False,
         **other,
     }
 

@@ -126,6 +126,19 @@ def test_a_socket_follows_its_session_to_a_new_key(site: Site) -> None:
     assert said_until_closed(chat)[1] == 4401
 
 
+def test_a_socket_of_a_copied_cookie_is_closed_and_its_owner_opens_another(site: Site) -> None:
+    session = sign_in("7")
+    stolen = str(session.session_key)
+    of_thief = site.chat(stolen)
+    session.end_copies()
+    session.save()
+    messages, code = said_until_closed(of_thief)
+    assert ([json.loads(each)["reason"] for each in messages], code) == (["invalidated"], 4401)
+    with pytest.raises(InvalidStatus):
+        site.chat(stolen)
+    assert answers(site.chat(str(session.session_key)))
+
+
 def test_a_stream_is_told_and_closed(server: servers.Server, kept_sites: Callable[[str], Site]) -> None:
     site, session = kept_sites("uvicorn"), sign_in("7")
     connection = HTTPConnection("127.0.0.1", site.port, timeout=SECONDS)

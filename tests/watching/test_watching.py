@@ -11,9 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth import login, update_session_auth_hash
+from django.conf import settings
+from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.signed_cookies import SessionStore as SignedCookies
+from django.test import Client, override_settings
 from django.utils.functional import SimpleLazyObject
 from django.utils.timezone import now
 
@@ -23,9 +25,10 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import script_calls
 from django_redsess.signals import Reason
 from django_redsess.transport import round_trips
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.watching import End, ends
-from tests.helpers.accounts import PASSWORD_CHANGED
+from tests.helpers.accounts import PASSWORD, PASSWORD_CHANGED
+from tests.helpers.api import ask
 from tests.helpers.behind import make_due, make_seen
 from tests.helpers.outages import caches, full
 from tests.helpers.sign_ins import request_of
@@ -100,7 +103,7 @@ def test_each_way_of_ending_is_told_with_its_reason(partitions, loop, redis, ali
     assert watched.end == expected
     assert way is lose_all or also.end is None
     # Who comes later is told at once.
-    assert way is sign_in_as_another or loop.watch(str(session.sid)).end == expected
+    assert loop.watch(str(session.sid)).end == expected
 
 
 @pytest.mark.django_db(transaction=True)
@@ -112,20 +115,84 @@ def test_a_session_is_followed_to_its_new_keys_while_the_user_is_the_same(partit
         session.save()
     loop.looked()
     assert (watched.end, watched.sid) == (None, session.sid)
-    # A new password of one's own gives the session a new key, too.
-    request = request_of(session)
-    request.user = alice
-    alice.set_password("another password")
-    alice.save()
-    session = signed_in(alice)
-    watched = loop.watch(session)
-    request.session = session
-    update_session_auth_hash(request, alice)
-    session.save()
-    loop.looked()
-    assert (watched.end, watched.sid) == (None, session.sid)
     online.end(str(session.sid))
     assert loop.end_of(watched) == End(Reason.KICKED)
+
+
+def sign_in_again(browser: Client, user: User) -> None:
+    browser.force_login(user)
+
+
+def give_password_again(browser: Client, user: User) -> None:
+    assert ask(browser, "post", "me/reauthenticate", {"password": PASSWORD}).status_code == 204
+
+
+def end_others(browser: Client, user: User) -> None:
+    assert browser.post("/account/sessions/end-others/").status_code == 302
+
+
+def end_others_by_the_api(browser: Client, user: User) -> None:
+    assert ask(browser, "delete", "me/sessions").status_code == 200
+
+
+def say_it_was_not_me(browser: Client, user: User) -> None:
+    assert browser.post("/account/sessions/not-me/").status_code == 302
+
+
+def change_own_password(browser: Client, user: User) -> None:
+    assert browser.get("/password/cycles_after/").status_code == 200
+
+
+def change_own_password_and_end_no_others(browser: Client, user: User) -> None:
+    with override_settings(REDSESS={**settings.REDSESS, "END_ON_PASSWORD_CHANGE": False}):
+        change_own_password(browser, user)
+
+
+def end_all_but_this(browser: Client, user: User) -> None:
+    assert browser.post("/ends-all-but-this/").status_code == 200
+
+
+def end_copies(browser: Client, user: User) -> None:
+    """As a site does that has asked for a second factor."""
+    session = SessionStore(browser.cookies["sessionid"].value)
+    session.end_copies()
+    session.save()
+    browser.cookies["sessionid"] = str(session.session_key)
+
+
+def cycle_twice_and_sign_in_again(browser: Client, user: User) -> None:
+    """All within one look, maybe."""
+    browser.get("/cycle/")
+    browser.get("/cycle/")
+    browser.force_login(user)
+    browser.get("/cycle/")
+
+
+REASONS = [
+    *(sign_in_again, give_password_again, end_others, end_others_by_the_api, say_it_was_not_me, change_own_password),
+    *(change_own_password_and_end_no_others, end_all_but_this, end_copies, cycle_twice_and_sign_in_again),
+]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("reason", REASONS, ids=lambda reason: reason.__name__)
+def test_who_watches_with_a_copied_cookie_is_closed_and_the_owner_opens_again(
+    partitions, loop, settings, alice, reason
+) -> None:
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    browser = Client()
+    browser.force_login(alice)
+    before = browser.cookies["sessionid"].value
+    watched = loop.watch(SessionStore(before))
+    loop.looked()
+    reason(browser, alice)
+    assert loop.end_of(watched) == End(Reason.INVALIDATED)
+    # Who comes later with the old cookie is told at once.
+    assert loop.watch(str(sid_of(before))).end == End(Reason.INVALIDATED)
+    of_owner = loop.watch(SessionStore(browser.cookies["sessionid"].value))
+    loop.looked()
+    assert of_owner.end is None
+    assert online.get(of_owner.sid).user_id == str(alice.pk)
 
 
 @pytest.mark.django_db
@@ -141,6 +208,18 @@ def test_a_guests_session_is_over_when_somebody_signs_in(partitions, loop, alice
     assert loop.end_of(watched) == End(Reason.INVALIDATED)
 
 
+def test_a_note_that_somebody_else_wrote_leads_to_no_other_user(loop, redis, new_session) -> None:
+    session, other = new_session(user="7"), new_session(user="8")
+    watched, partition = loop.watch(session), keyspace().of_sid(str(session.sid))
+
+    async def within_one_look() -> None:
+        online.end(str(session.sid))
+        redis.set(partition.ended_of(str(session.sid)), f"rotated {other.sid} follow", px=60_000)
+
+    loop.run(within_one_look())
+    assert loop.end_of(watched) == End(Reason.INVALIDATED)
+
+
 def test_a_guest_does_not_get_the_message_to_who_has_signed_in(partitions, loop, new_session) -> None:
     guest = new_session(basket=3)
     watched = loop.watch(guest)
@@ -153,7 +232,7 @@ def test_a_guest_does_not_get_the_message_to_who_has_signed_in(partitions, loop,
         online.end(str(other.sid), message="A secret.")
 
     loop.run(within_one_look())
-    assert loop.end_of(watched) == End(Reason.KICKED)
+    assert loop.end_of(watched) == End(Reason.INVALIDATED)
 
 
 def test_a_guests_expiry_is_known_though_it_leaves_no_note(loop, redis, new_session) -> None:
