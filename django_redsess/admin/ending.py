@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, cast
@@ -19,7 +19,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
@@ -259,7 +258,7 @@ class EndingAdmin(pages.ListAdmin):
         message, user = form.cleaned_data["message"], self.to_block(request, user_id)
         if user is None:
             raise PermissionDenied
-        until = timezone.now() + time
+        until = datetime.now(UTC) + time
         ended = self.block(request, user, until, message)
         name = pages.name_html(str(user))
         text = gettext("%(user)s can’t sign in until %(time)s.")

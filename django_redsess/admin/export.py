@@ -6,7 +6,6 @@ import csv
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,8 +15,9 @@ from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponseBadRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from django.utils import timezone, translation
+from django.utils import translation
 
+from django_redsess import times
 from django_redsess.admin import history
 from django_redsess.online.labels import COLUMNS, Record, csv_row, record_of
 from django_redsess.querysets import SessionQuerySet
@@ -82,7 +82,7 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
         content_type, parts = "text/csv", _telling_of_failure(_csv(content), CUT_OFF)
     else:
         content_type, parts = "application/json", _telling_of_failure(_json(content), b"")
-    whole_name = f"{name.format(timezone.localdate(datetime.now(UTC)).isoformat())}.{file_format}"
+    whole_name = f"{name.format(times.today().isoformat())}.{file_format}"
     return StreamingHttpResponse(
         # A server that runs asynchronously would collect all of an ordinary iterator.
         _in_threads(parts) if isinstance(request, ASGIRequest) else parts,

@@ -7,7 +7,7 @@ The chart is SVG in the page, without scripts or files. It can be read without c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from math import ceil
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from django.utils.formats import date_format, get_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online
+from django_redsess import online, times
 from django_redsess.admin.pages import ListAdmin, shown_number
 from django_redsess.conf import conf
 from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, evicted, slot_of
@@ -239,12 +239,12 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
     """Show how many were active and signed in during the last day, week or month, or on one day."""
     if not sessions_admin.has_view_permission(request):
         raise PermissionDenied
-    today = timezone.localdate(datetime.now(UTC))
+    today = times.today()
     day = _day_asked_for(request, today)
     name = request.GET.get("range", "")
     name = name if name in RANGES else "day"
     hours, _ = RANGES[name]
-    bounds = (_midnight(day), _midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
+    bounds = (times.midnight(day), times.midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
     samples, now = online.until_now(hours=hours, day=bounds)
     earlier, by_day = (day or today) - timedelta(days=1), not day and name != "day"
     # Of a day that is over, nobody who is here now is part.
@@ -274,10 +274,6 @@ def _day_asked_for(request: HttpRequest, today: date) -> date | None:
     except ValueError:
         return None
     return day if day and today - timedelta(days=DAYS_KEPT) < day <= today else None
-
-
-def _midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime.combine(day, time.min))
 
 
 def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[dict[str, Any]]:

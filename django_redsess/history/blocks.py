@@ -11,11 +11,12 @@ from django.db import router
 
 from django_redsess import online
 from django_redsess.history.models import BlockCopy
-from django_redsess.history.recording import aware, existing, stored
+from django_redsess.history.recording import existing
 from django_redsess.history.writing import short_waits, write
 from django_redsess.online.blocking import LISTED_MAX
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
+from django_redsess.times import aware, stored
 
 
 def connect() -> None:
@@ -81,4 +82,5 @@ def _copy(key: Any, using: str, block: online.Block) -> None:
 
 
 def _block_of(copy: BlockCopy) -> online.Block:
-    return online.Block(str(copy.pk), aware(copy.until), copy.message, copy.by)
+    # Of an hour that comes twice, the second: no block ends early.
+    return online.Block(str(copy.pk), aware(copy.until.replace(fold=1)), copy.message, copy.by)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from django.contrib.admin import ListFilter, ModelAdmin, SimpleListFilter
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Model
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.utils.formats import date_format
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy
 
+from django_redsess import times
 from django_redsess.admin import filters
 from django_redsess.history.models import REASONS
 from django_redsess.history.reading import of_users
@@ -45,7 +45,7 @@ class DatesFilter(ListFilter):
     ) -> None:
         super().__init__(request, params, model, model_admin)
         given = {name: params.pop(name, [""])[-1] for name in (WHEN, SINCE, UNTIL)}
-        self.when, today = given[WHEN] if given[WHEN] in self.texts else "", timezone.localdate()
+        self.when, today = given[WHEN] if given[WHEN] in self.texts else "", times.today()
         named = {"today": (today, today), "yesterday": (today - DAY, today - DAY), "week": (today - 6 * DAY, today)}
         self.since, self.until = named.get(self.when) or (_date(given[SINCE]), _date(given[UNTIL]))
         self.used_parameters |= {name: [value] for name, value in given.items() if value}
@@ -94,8 +94,7 @@ def is_date(text: str) -> bool:
 
 
 def _milliseconds(day: date) -> int:
-    begins = timezone.make_aware(datetime.combine(day, time.min))
-    return int(begins.timestamp() * 1000)
+    return int(times.midnight(day).timestamp() * 1000)
 
 
 class StateFilter(SimpleListFilter):

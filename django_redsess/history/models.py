@@ -9,6 +9,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_redsess.signals import Reason
+from django_redsess.times import aware
 
 __all__ = ["BlockCopy", "SignIn"]
 
@@ -75,7 +76,7 @@ class SignIn(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.user_id}, {self.login_at:%Y-%m-%d %H:%M:%S}"
+        return f"{self.user_id}, {self.login_at:%Y-%m-%d %H:%M:%S %Z}"
 
     @property
     def login_at(self) -> datetime:
@@ -99,4 +100,4 @@ class BlockCopy(models.Model):
         default_permissions = ()
 
     def __str__(self) -> str:
-        return f"{self.user_id}, {self.until:%Y-%m-%d %H:%M:%S}"
+        return f"{self.user_id}, {aware(self.until):%Y-%m-%d %H:%M:%S %Z}"

@@ -14,10 +14,10 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from django_redsess.history.models import REASONS, SignIn
-from django_redsess.history.recording import aware
 from django_redsess.history.writing import first_line
 from django_redsess.past import PastSignIn, UsersPast
 from django_redsess.querysets import user_keys
+from django_redsess.times import aware
 
 logger = logging.getLogger("django_redsess")
 
@@ -46,8 +46,8 @@ def past_of(row: SignIn) -> PastSignIn:
     return PastSignIn(
         user_id=str(row.user_id),
         login_at=row.login_at,
-        seen_at=row.seen_at and aware(row.seen_at),
-        ended_at=row.ended_at and aware(row.ended_at),
+        seen_at=row.seen_at and aware(row.seen_at, not_before=row.login_at),
+        ended_at=row.ended_at and aware(row.ended_at, not_before=row.login_at),
         is_about=row.ended_is_about,
         reason=row.reason,
         reason_text=str(REASONS.get(row.reason, row.reason)),

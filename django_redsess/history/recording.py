@@ -12,12 +12,10 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import connections, router
 from django.db.models.constants import OnConflict
 from django.http import HttpRequest
-from django.utils import timezone
 
 from django_redsess.history import devices
 from django_redsess.history.models import SIGNED_IN_AGAIN, SignIn
@@ -27,6 +25,7 @@ from django_redsess.online import user_agents
 from django_redsess.querysets import user_key
 from django_redsess.session.client_address import score_of
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
+from django_redsess.times import stored
 
 UNIQUE = ("user_id", "login_ms")
 CONVERTED = ("user", "seen_at", "ended_at")
@@ -168,13 +167,3 @@ def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent
 def ms_of(at: datetime) -> int:
     """Return ``at`` in milliseconds since 1970."""
     return (at - EPOCH) // MILLISECOND
-
-
-def stored(at: datetime) -> datetime:
-    """Return ``at`` as the site's database stores it."""
-    return at if settings.USE_TZ else timezone.make_naive(at)
-
-
-def aware(at: datetime) -> datetime:
-    """Return a time from the site's database as an aware datetime. Without ``USE_TZ`` it has local times."""
-    return timezone.make_aware(at) if timezone.is_naive(at) else at

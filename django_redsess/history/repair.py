@@ -26,12 +26,12 @@ from django_redsess.history.recording import (
     existing,
     ms_of,
     row_of_beginning,
-    stored,
     upsert,
 )
 from django_redsess.history.writing import first_line, short_waits
 from django_redsess.online.listing import SessionFilter
 from django_redsess.querysets import user_key
+from django_redsess.times import stored
 
 AGE_SECONDS = 300
 """A younger row, or a younger session, may be one whose other half is about to be written."""

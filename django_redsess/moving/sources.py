@@ -26,6 +26,7 @@ from django_redsess.session import script_calls
 from django_redsess.session.record import Client, data_of, log_unusable, unpack
 from django_redsess.session.saving import Visit, is_key
 from django_redsess.session.session_store import SessionStore
+from django_redsess.times import aware
 from django_redsess.transport import sending
 from django_redsess.transport.keys import Store, keyspace, sid_of, using
 from django_redsess.transport.round_trips import Steps, T, ask_each, drive, with_scores
@@ -191,8 +192,7 @@ class DatabaseSource(EngineSource):
 
     def _row(self, packed: str, expires: Any) -> Row | None:
         data = _decoded(self.engine(), packed)
-        at = timezone.make_aware(expires) if timezone.is_naive(expires) else expires
-        return None if data is None else Row(data, int(at.timestamp() * 1000))
+        return None if data is None else Row(data, int(aware(expires).timestamp() * 1000))
 
 
 class CacheSource(EngineSource):

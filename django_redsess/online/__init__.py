@@ -417,16 +417,16 @@ def block(
     """
     Keep ``user`` from signing in until a time, and end all sessions of the user. Return how many have ended.
 
-    No session of the user begins before ``until``, an aware datetime, whatever signs in: it gets
+    No session of the user begins before ``until``, a datetime, whatever signs in: it gets
     :class:`~django_redsess.exceptions.SignInRefused`. A block that is there gets the new time and message. ``message``
     is shown on the user's devices, and to who tries to sign in: at most 200 characters. ``by`` is who blocks the user,
     for the admin's list.
 
     If the present request is in one of these sessions, it continues as a guest's request.
 
-    To keep somebody out for good, deactivate the account. Raises ValueError if ``until`` is naive or not ahead, for a
-    longer message, and for a user without a primary key. Raises SessionStoreUnavailable in an outage: the user may be
-    blocked by then, and some sessions may live. Call it again.
+    To keep somebody out for good, deactivate the account. Raises ValueError if ``until`` is not ahead, or is naive on a
+    site with ``USE_TZ``; for a longer message, and for a user without a primary key. Raises SessionStoreUnavailable in
+    an outage: the user may be blocked by then, and some sessions may live. Call it again.
     """
     return drive(blocking.block(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
 

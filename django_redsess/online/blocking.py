@@ -11,6 +11,7 @@ from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.saving import user_of
 from django_redsess.session.session_store import session_of
 from django_redsess.signals import Reason, request_answered, user_blocked, user_unblocked
+from django_redsess.times import given
 from django_redsess.transport.lua_scripts import CONSTANTS
 from django_redsess.transport.replicas import EndedCount
 from django_redsess.transport.round_trips import CallOutside, Steps
@@ -21,8 +22,7 @@ LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 
 def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
     """Block a user, then end all sessions of the user. Return how many have ended."""
-    if until.tzinfo is None:
-        raise ValueError("until must be an aware datetime.")
+    until = given(until, "until")
     made, session = Block(user_id, until, notice.check(message), by), session_of(request_answered())
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = session is not None and user_of((yield from session.opening())) == user_id

@@ -22,7 +22,6 @@ from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
 from django.http.response import HttpResponseBase
-from django.utils import timezone
 
 from django_redsess import observers, signals
 from django_redsess.conf import conf
@@ -49,6 +48,7 @@ from django_redsess.session.record import (
 from django_redsess.session.script_calls import Ending, Outcome, Saving, Touch
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
+from django_redsess.times import aware
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
@@ -352,8 +352,7 @@ def expiry_of(session: SessionState, now: int) -> Expiry:
         # The same value as get_expiry_age(), in less time.
         return Expiry(int(session.get_session_cookie_age()) * 1000, 0)
     if isinstance(expiry, (datetime, str)):
-        date = session.get_expiry_date()
-        return Expiry(0, int((timezone.make_aware(date) if timezone.is_naive(date) else date).timestamp() * 1000))
+        return Expiry(0, int(aware(session.get_expiry_date()).timestamp() * 1000))
     age = int(session.get_expiry_age() * 1000)
     return Expiry(age, 0) if age > 0 else Expiry(0, now + age)
 

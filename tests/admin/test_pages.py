@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.test import Client
 
 from django_redsess import cleaning, online, viewed
@@ -146,16 +145,3 @@ SETTINGS = {
 @pytest.mark.parametrize("theme", SETTINGS)
 def test_all_pages_work_under_a_theme(server, theme, tmp_path) -> None:
     drive("theme", settings=SETTINGS[theme], server=server, folder=tmp_path)
-
-
-def test_a_site_without_time_zones_has_all_pages(settings, admin_client, users, new_session) -> None:
-    settings.USE_TZ = False
-    [sid] = sign_in(new_session, str(users["alice"].pk))
-    cleaning.sample()
-    numbers = [f"{LIST}numbers/?range={name}" for name in ("day", "week", "month")]
-    user_page = f"/admin/auth/user/{users['alice'].pk}/change/"
-    for path in (LIST, f"{LIST}?active=5m", f"{LIST}?sid__in={sid}", page_of(sid), *numbers, user_page, MOST_VIEWED):
-        assert admin_client.get(path).status_code == 200
-    assert admin_client.get(SELF_SERVICE).status_code == 200
-    assert admin_client.post(f"{LIST}export/", {"format": "csv"}).status_code == 200
-    call_command("online", verbosity=0)

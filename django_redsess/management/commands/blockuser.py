@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.management.base import CommandError, CommandParser, no_translations
-from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.conf import MESSAGE_MAX
@@ -71,7 +70,7 @@ class Command(CommandWithExamples):
             raise CommandError(f"--for is at most {DAYS_MAX}d. To keep somebody out for good, deactivate the account.")
 
     def _block(self, name: str, user: AbstractBaseUser, options: dict[str, Any]) -> None:
-        until = timezone.now() + timedelta(seconds=self._seconds)
+        until = datetime.now(UTC) + timedelta(seconds=self._seconds)
         ended = online.block(user, until=until, message=options["message"])
         sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
         worth = labels.confirmed(ended.confirmed_by)

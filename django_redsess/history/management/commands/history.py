@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -11,7 +12,8 @@ from django_redsess.history import blocks, repair
 from django_redsess.history.models import SignIn
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.management.terminal import user_named
-from django_redsess.online.labels import csv_cell
+from django_redsess.online.labels import csv_cell, iso
+from django_redsess.times import aware
 
 EXPORTED = (
     *("login_at", "seen_at", "ended_at", "ended_is_about", "reason", "by", "message"),
@@ -77,7 +79,7 @@ class Command(CleaningCommand):
         if user is None:
             raise CommandError(f"There is no user {name!r}.")
         rows = SignIn.objects.filter(user_id=user.pk).order_by("-login_ms", "-pk").iterator(chunk_size=1000)
-        records = ({field: _text(getattr(row, field)) for field in EXPORTED} for row in rows)
+        records = ({field: _value(row, field) for field in EXPORTED} for row in rows)
         if as_json:
             for record in records:
                 self.stdout.write(json.dumps(record))
@@ -88,5 +90,6 @@ class Command(CleaningCommand):
             writer.writerow("" if value is None else csv_cell(str(value)) for value in record.values())
 
 
-def _text(value: Any) -> Any:
-    return value.isoformat(timespec="milliseconds") if hasattr(value, "isoformat") else value
+def _value(row: SignIn, field: str) -> Any:
+    value = getattr(row, field)
+    return iso(aware(value, not_before=row.login_at)) if isinstance(value, datetime) else value
