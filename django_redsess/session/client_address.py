@@ -74,8 +74,9 @@ def network_of(text: str) -> Network | None:
 
     If the site stores only the network of an address (``CLIENT_ADDRESS``), an address stands for that network.
     """
+    address, slash, length = text.partition("/")
     try:
-        network = _network(text.strip().strip("[]"))
+        network = _network(_bare(address) + slash + length.strip())
     except ValueError:
         return None
     if network.version == 6 and (mapped := network.network_address.ipv4_mapped) and network.prefixlen >= 96:
@@ -191,22 +192,36 @@ def _cleaned(user_agent: str) -> str:
 def _address_of(request: HttpRequest) -> str:
     if conf.CLIENT_ADDRESS == "none":
         return ""
-    text = request.META.get("REMOTE_ADDR", "")
+    text = request.META.get("REMOTE_ADDR")
     if conf.TRUSTED_PROXIES:
         # Each proxy appends the address of its client. Entries to the left of your own proxies' may be forged.
         heard = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
         text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
-        if with_port := re.fullmatch(r"\[(.+)\]:\d+|([\d.]+):\d+", text):
-            text = with_port[1] or with_port[2]
-    return _canonical(text, conf.CLIENT_ADDRESS) if len(text) <= TEXT_MAX else ""
+    # On a Unix socket, some servers have something else than a text.
+    return _canonical(text, conf.CLIENT_ADDRESS) if isinstance(text, str) and len(text) <= TEXT_MAX else ""
+
+
+_DRESSED = re.compile(r"\[([^\[\]]+)\](?::[0-9]{1,5})?|((?:::ffff:)?[0-9.]+):[0-9]{1,5}", re.IGNORECASE)
+
+
+def _bare(text: str) -> str:
+    """
+    Return an address without what servers and proxies write around it: quotation marks, brackets, a port.
+
+    The zone of a link-local address is left out, too: it may be any text. An IPv6 address without brackets has no port.
+    """
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    found = _DRESSED.fullmatch(text)
+    return (found[1] or found[2] if found else text).partition("%")[0]
 
 
 @lru_cache(maxsize=1024)
 def _canonical(text: str, how_much: str) -> str:
     # Cached, because the same visitors come again and again, and Python reads an address slowly.
     try:
-        # The zone of a link-local address is left out. It may be any text.
-        address = ip_address(text.partition("%")[0])
+        address = ip_address(_bare(text))
     except ValueError:
         return ""
     if address.version == 6 and address.ipv4_mapped:

@@ -1,9 +1,10 @@
 import pytest
 from django.contrib.auth.models import User
-from django.test import AsyncClient, Client
+from django.test import AsyncClient, Client, RequestFactory
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.session.client_address import client_of, network_of
 from testproject.servers import free_port
 from tests.helpers.outages import caches
 from tests.helpers.site import MIDDLEWARE
@@ -83,6 +84,64 @@ def test_so_many_proxies_are_believed_as_are_trusted(client, settings, proxies, 
     settings.REDSESS = {"TRUSTED_PROXIES": proxies}
     sid = sign_in(client, REMOTE_ADDR="198.51.100.9", HTTP_X_FORWARDED_FOR=forwarded)
     assert online.get(sid).address == kept
+
+
+FORMS = {
+    "192.0.2.1": "192.0.2.1",
+    " 192.0.2.1 ": "192.0.2.1",
+    "192.0.2.1:51234": "192.0.2.1",
+    '"192.0.2.1:51234"': "192.0.2.1",
+    "2001:db8::1": "2001:db8::1",
+    "2001:DB8:0::0:1": "2001:db8::1",
+    "[2001:db8::1]": "2001:db8::1",
+    "[2001:db8::1]:51234": "2001:db8::1",
+    '"[2001:db8::1]:51234"': "2001:db8::1",
+    "fe80::1%eth0": "fe80::1",
+    "[fe80::1%eth0]:51234": "fe80::1",
+    "::ffff:192.0.2.1": "192.0.2.1",
+    "::FFFF:192.0.2.1:51234": "192.0.2.1",
+    "[::ffff:192.0.2.1]:51234": "192.0.2.1",
+    # A port is not told from the last part of an address without brackets.
+    "2001:db8::1:4711": "2001:db8::1:4711",
+}
+"""How servers and proxies write an address."""
+
+NO_ADDRESSES = (
+    *("unknown", "_hidden", '"_hidden:4711"', "unix:", "localhost:80", '"', "[]", "[]:1", ":80", "%eth0"),
+    *("192.0.2.1:", "192.0.2.1:123456", "192.0.2.1:8a", "192.0.2.1:80:80", "192.0.2.1/24", "192.0.2.256:80"),
+    *("[2001:db8::1", "2001:db8::1]:80", "[[2001:db8::1]]", "[2001:db8::1]80", "[2001:db8::1]:", "for=192.0.2.1"),
+    *("192.0.2.1;203.0.113.9", "\u0661.2.3.4:80"),
+)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("proxies", [0, 1])
+def test_an_address_is_read_however_it_is_written(settings, proxies: int) -> None:
+    settings.REDSESS = {"TRUSTED_PROXIES": proxies}
+    for text, kept in {**FORMS, **dict.fromkeys(NO_ADDRESSES, "")}.items():
+        # Of the entries, the one that the proxy wrote is read, and no other in its place.
+        headers = {"HTTP_X_FORWARDED_FOR": f"203.0.113.66, {text}"} if proxies else {"REMOTE_ADDR": text}
+        assert client_of(RequestFactory().get("/", **headers)).address == kept, text
+
+
+@pytest.mark.unit
+def test_a_server_without_an_address_gives_none() -> None:
+    # As servers do on a Unix socket.
+    for absent in (None, "", b""):
+        assert client_of(RequestFactory().get("/", REMOTE_ADDR=absent)).address == ""
+
+
+@pytest.mark.unit
+def test_a_search_takes_an_address_however_it_is_written() -> None:
+    found = {text: network_of(text) for text in FORMS}
+    assert {text: network and network.text for text, network in found.items()} == FORMS
+    assert [network_of(text) for text in NO_ADDRESSES if "/" not in text] == [None] * (len(NO_ADDRESSES) - 1)
+    networks = {
+        "[2001:db8::1]/32": "2001:db8::/32",
+        " 192.0.2.7/24": "192.0.2.0/24",
+        "::ffff:192.0.2.0/120": "192.0.2.0/24",
+    }
+    assert {text: network_of(text).text for text in networks} == networks
 
 
 @pytest.mark.parametrize(
