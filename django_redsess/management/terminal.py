@@ -1,4 +1,4 @@
-"""What commands show and ask on a terminal: lines, questions, progress bars, users by name, examples in ``--help``."""
+"""What commands show and ask on a terminal: lines, questions, progress bars, finding users, examples in ``--help``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from redis.exceptions import ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.online import Session
+from django_redsess.online import Session, user_id_of
 from django_redsess.online.labels import printable
+from django_redsess.querysets import user_key, users_by_id
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -77,17 +78,50 @@ class _Help(DjangoHelpFormatter):
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
+BY_KEY = "pk="
+"""Before a primary key: only the user with this key is meant."""
+
+USER_HELP = "by user name, e-mail address or primary key; pk=7 is the key 7 only"
+
+
 def user_named(name: str) -> AbstractBaseUser | None:
-    """Return the user with exactly this user name, or None. Raises CommandError if several users have it."""
-    users = get_user_model()
-    try:
-        user: AbstractBaseUser = users._default_manager.get_by_natural_key(name)
-    # The user name field may be a number or an e-mail address. Other text raises ValueError or ValidationError.
-    except (users.DoesNotExist, ValidationError, ValueError):
-        return None
-    except users.MultipleObjectsReturned as error:
-        raise CommandError(f"More than one user is named {printable(name)}.") from error
-    return user
+    """
+    Return the user whose user name, natural key, e-mail address or primary key is exactly ``name``, or None.
+
+    After ``pk=``, it is a primary key. Users whom the model's default manager hides are found, too: they may be signed
+    in. Raises CommandError if ``name`` means several users. The message has their primary keys.
+    """
+    key = user_key(name.removeprefix(BY_KEY))
+    keyed = {} if key is None else users_by_id({name.removeprefix(BY_KEY)})
+    if name.startswith(BY_KEY):
+        return next(iter(keyed.values()), None)
+    # "007" is a user name, and not the primary key 7.
+    found = {user_id: user for user_id, user in keyed.items() if user_id == name}
+    # Many may have no e-mail address.
+    found |= {user_id_of(user): user for user in (_with_field(name) if name else ())}
+    if len(found) > 1:
+        each = " or ".join(
+            f"{BY_KEY}{printable(user_id)} ({printable(str(user.get_username()))})" for user_id, user in found.items()
+        )
+        raise CommandError(f"{printable(name)} is more than one user: give {each}.")
+    return next(iter(found.values()), None)
+
+
+def _with_field(name: str) -> Iterator[AbstractBaseUser]:
+    model: Any = get_user_model()
+    by_natural_key = getattr(model._default_manager, "get_by_natural_key", None)
+    # A key of several fields takes several arguments. The fields may be a number or a UUID: other text raises.
+    with suppress(model.DoesNotExist, model.MultipleObjectsReturned, TypeError, ValidationError, ValueError):
+        if by_natural_key is not None:
+            yield by_natural_key(name)
+    named = {model.USERNAME_FIELD, getattr(model, "get_email_field_name", str)()}
+    for field in named & {field.name for field in model._meta.concrete_fields}:
+        with suppress(ValidationError, ValueError):
+            yield from model._base_manager.filter(**{field: name}).order_by("pk")[:MEANT_MAX]
+
+
+MEANT_MAX = 10
+"""So many of the users whom a name may mean are listed."""
 
 
 def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:

@@ -8,7 +8,14 @@ from django.core.management.base import CommandError, CommandParser, no_translat
 
 from django_redsess import online
 from django_redsess.conf import MESSAGE_MAX
-from django_redsess.management.terminal import CommandWithExamples, command_errors, say, seconds_of, user_named
+from django_redsess.management.terminal import (
+    USER_HELP,
+    CommandWithExamples,
+    command_errors,
+    say,
+    seconds_of,
+    user_named,
+)
 from django_redsess.online import labels
 from django_redsess.online.blocking import LISTED_MAX
 from django_redsess.online.labels import printable
@@ -33,7 +40,7 @@ class Command(CommandWithExamples):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("users", nargs="*", metavar="USER", help="a user, by user name")
+        add("users", nargs="*", metavar="USER", help=f"a user, {USER_HELP}")
         add("--for", dest="time", metavar="TIME", help="how long, such as 30m, 12h or 7d; in place of a block there is")
         message_help = f"shown to the users, also when they try to sign in, at most {MESSAGE_MAX} characters"
         add("--message", default="", metavar="TEXT", help=message_help)

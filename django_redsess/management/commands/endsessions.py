@@ -14,6 +14,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.terminal import (
     LINE_SECONDS,
     STOPPED,
+    USER_HELP,
     CommandWithExamples,
     Stop,
     command_errors,
@@ -51,7 +52,7 @@ class Command(CommandWithExamples):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("targets", nargs="*", metavar="USER|SID", help="a user, by user name, or a session, by sid")
+        add("targets", nargs="*", metavar="USER|SID", help=f"a user, {USER_HELP}; or a session, by sid")
         add("--all", action="store_true", help="all signed-in sessions")
         key_help = "with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS"
         add("--new-secret-key", action="store_true", help=key_help)

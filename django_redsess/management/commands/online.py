@@ -24,6 +24,7 @@ from django.utils.timesince import timesince
 from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.management.terminal import (
+    USER_HELP,
     CommandWithExamples,
     command_errors,
     owner_of,
@@ -167,7 +168,7 @@ class Command(CommandWithExamples):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("--user", action="append", metavar="USERNAME", help="only this user's sessions; can be repeated")
+        add("--user", action="append", metavar="USER", help=f"only of this user, {USER_HELP}; can be repeated")
         add("--search", metavar="TERM", help="only users with TERM in their user name, e-mail address or names")
         add("--staff", action="store_true", help="only members of staff")
         add("--everyone", action="store_true", help="guests too; the order is by last seen")

@@ -11,7 +11,7 @@ from django_redsess.conf import conf
 from django_redsess.history import blocks, repair
 from django_redsess.history.models import SignIn
 from django_redsess.management.cleaning_command import CleaningCommand
-from django_redsess.management.terminal import user_named
+from django_redsess.management.terminal import USER_HELP, user_named
 from django_redsess.online.labels import csv_cell, iso
 from django_redsess.times import aware
 
@@ -42,7 +42,7 @@ class Command(CleaningCommand):
         add = parser.add_argument
         add("--repair", action="store_true", help="compare rows with sessions, and mend the rows")
         add("--prune", action="store_true", help="delete the rows older than HISTORY_DAYS")
-        add("--export", metavar="USER", help="print all rows of this user, the newest first")
+        add("--export", metavar="USER", help=f"print all rows of this user, {USER_HELP}; the newest first")
         self.add_reporting(parser)
         parser.set_defaults(forever=False)
 
