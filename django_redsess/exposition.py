@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from time import monotonic
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
@@ -17,6 +16,7 @@ from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
 from django_redsess import forks, online
+from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers import prometheus
 from django_redsess.online import Totals

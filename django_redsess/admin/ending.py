@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -37,6 +36,7 @@ from django_redsess.admin.users import (
     users_have,
     visible_users,
 )
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
@@ -194,8 +194,8 @@ class EndingAdmin(pages.ListAdmin):
         if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
             raise PermissionDenied
         work = self._work(request, matching, data, progress)
-        started, ended, replicas = time.monotonic(), list[EndedSession](), progress.confirmed_by
-        while not work.done and len(ended) < END_MAX and time.monotonic() - started < END_SECONDS:
+        started, ended, replicas = monotonic(), list[EndedSession](), progress.confirmed_by
+        while not work.done and len(ended) < END_MAX and monotonic() - started < END_SECONDS:
             batch = work.end_batch()
             ended += batch
             replicas = least(replicas, batch.confirmed_by)

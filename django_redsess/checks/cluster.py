@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from time import monotonic
 from typing import Any, NamedTuple
 
 from django.apps import apps
@@ -32,6 +31,7 @@ from django_redsess.checks.server import (
     why_unusable,
 )
 from django_redsess.checks.settings import problem
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.transport import connections, lua_scripts, sending
 from django_redsess.transport.cluster_map import Cluster, named

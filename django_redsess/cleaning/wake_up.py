@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import selectors
-import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
 from django_redsess.cleaning import seconds_to_next
+from django_redsess.clock import monotonic
 from django_redsess.transport import observing
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import of, pool
@@ -45,14 +45,14 @@ class Polls:
 
     def wait(self, seconds: float, *, until: HasFileno) -> None:
         """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
-        ends = time.monotonic() + seconds
+        ends = monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
-            while (left := ends - time.monotonic()) > 0:
+            while (left := ends - monotonic()) > 0:
                 if selector.select(min(left, POLL_SECONDS)):
                     return
                 if left > POLL_SECONDS and (due_in := seconds_to_next()) is not None:
-                    ends = min(ends, time.monotonic() + due_in)
+                    ends = min(ends, monotonic() + due_in)
 
     def close(self) -> None:
         pass
@@ -71,13 +71,13 @@ class Waker:
 
     def wait(self, seconds: float, *, until: HasFileno) -> None:
         """Return when :meth:`Polls.wait` does."""
-        ends = time.monotonic() + seconds
+        ends = monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
             if not all(bell.listen(selector, ends) for bell in self._bells):
                 Polls().wait(seconds, until=until)
                 return
-            while (left := ends - time.monotonic()) > 0:
+            while (left := ends - monotonic()) > 0:
                 for key, _ in selector.select(left):
                     if key.data is None or key.data.rang(selector, ends):
                         return
@@ -103,10 +103,10 @@ class _Bell:
     def listen(self, selector: selectors.BaseSelector, ends: float) -> bool:
         """Tell ``selector`` of the connection. False if it has no socket that can be waited for."""
         try:
-            if self._connection is not None and self._answer_by and time.monotonic() > self._answer_by:
+            if self._connection is not None and self._answer_by and monotonic() > self._answer_by:
                 self.close()
             if self._connection is None:
-                self._asked_at = time.monotonic()
+                self._asked_at = monotonic()
                 self._connection = _connection(self._partition)
                 self._answer_by = 0.0
             sock = socket_of(self._connection)
@@ -129,7 +129,7 @@ class _Bell:
             rang = self._connection.read_response() is not None
             self._answer_by = 0.0
             observing.tell("wait", of(self._partition), self._asked_at, None, "BLPOP")
-            if not rang and ends > time.monotonic():
+            if not rang and ends > monotonic():
                 self._ask(ends)
         except RedisError as error:
             selector.unregister(sock)
@@ -148,10 +148,10 @@ class _Bell:
 
     def _ask(self, ends: float) -> None:
         # BLPOP waits for ever if its time-out rounds to 0.
-        self._asked_at = time.monotonic()
+        self._asked_at = monotonic()
         seconds = max(0.01, ends - self._asked_at)
         self._connection.send_command("BLPOP", self._partition.wake, f"{seconds:.3f}")
-        self._answer_by = time.monotonic() + seconds + PATIENCE_SECONDS
+        self._answer_by = monotonic() + seconds + PATIENCE_SECONDS
 
     def _failed(self, error: RedisError) -> None:
         self.close()

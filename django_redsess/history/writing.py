@@ -9,7 +9,6 @@ log has one line when this begins, and one when it is over.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from django_redsess import forks
+from django_redsess.clock import monotonic
 
 WAIT_SECONDS = 2
 """The longest wait for a lock. The visitor has the answer by then, but a worker is busy."""
@@ -50,7 +50,7 @@ class _Losses:
         if self.failed_at is None:
             return False
         with self.lock:
-            now = time.monotonic()
+            now = monotonic()
             if now < self.rests_until:
                 self._lose(rows)
                 return True
@@ -62,8 +62,8 @@ class _Losses:
         with self.lock:
             begins = self.failed_at is None
             if self.failed_at is None:
-                self.failed_at = time.monotonic()
-            self.rests_until = time.monotonic() + REST_SECONDS
+                self.failed_at = monotonic()
+            self.rests_until = monotonic() + REST_SECONDS
             self.failures += 1
             self._lose(rows)
         if begins:
@@ -80,7 +80,7 @@ class _Losses:
             began, lost = self.failed_at, self.since_failure
             self.failed_at, self.since_failure = None, 0
         if began is not None:
-            seconds = time.monotonic() - began
+            seconds = monotonic() - began
             logger.warning(
                 "Sign-ins are recorded again, after %.1f seconds. %d rows were not written: "
                 "manage.py history --repair makes up for them.",

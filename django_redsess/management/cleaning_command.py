@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import close_old_connections
 
 from django_redsess.cleaning import BATCH_MAX, BATCH_SIZE
+from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.terminal import (
     LINE_SECONDS,
@@ -69,7 +69,7 @@ class CleaningCommand(CommandWithExamples):
         with command_errors():
             confirmed = self.confirmed()
             self.stop = Stop()
-            self._started = self._reported = self._answered = time.monotonic()
+            self._started = self._reported = self._answered = monotonic()
             self._bar: Any = None
             self._reported_counts = dict(self.counts)
             with self.stop.listening(), self._outages_on_terminal(), ExitStack() as self.until_the_end:
@@ -114,14 +114,14 @@ class CleaningCommand(CommandWithExamples):
         ``looked_at`` is by how much the bar goes on, if that is another number.
         """
         self.counts[what] += count
-        self._answered = time.monotonic()
+        self._answered = monotonic()
         self._beat()
         if self._bar is not None:
             self._bar.update(count if looked_at is None else looked_at)
         elif self.options["verbosity"] > 1 and count:
             self.say(f"{what}: {count:,}")
-        elif not self.options["forever"] and time.monotonic() - self._reported > LINE_SECONDS:
-            self._reported = time.monotonic()
+        elif not self.options["forever"] and monotonic() - self._reported > LINE_SECONDS:
+            self._reported = monotonic()
             self.say(", ".join(f"{each} so far: {number:,}" for each, number in self.counts.items()))
         return not self.stop.asked
 
@@ -142,7 +142,7 @@ class CleaningCommand(CommandWithExamples):
             try:
                 return work()
             except SessionStoreUnavailable as error:
-                now = time.monotonic()
+                now = monotonic()
                 if error.lasts and not self.options["forever"]:
                     raise CommandError(str(error)) from error
                 if not self.options["forever"] and now - self._answered > PATIENCE_SECONDS:
@@ -168,15 +168,15 @@ class CleaningCommand(CommandWithExamples):
             self.patiently(self.rest)
 
     def _report_minute(self) -> None:
-        if time.monotonic() - self._reported < 60:
+        if monotonic() - self._reported < 60:
             return
         counts = {name: number - self._reported_counts[name] for name, number in self.counts.items()}
-        self._reported, self._reported_counts = time.monotonic(), dict(self.counts)
+        self._reported, self._reported_counts = monotonic(), dict(self.counts)
         if any(counts.values()):
             self.say(self.sentence(counts))
 
     def _summarize(self) -> None:
-        seconds = time.monotonic() - self._started
+        seconds = monotonic() - self._started
         done = sum(self.counts.values())
         rate = done / seconds if done else 0.0
         worth_telling = done and seconds >= TIMED_SECONDS_MIN

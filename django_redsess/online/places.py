@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from django.utils.module_loading import import_string
 from django.utils.translation import get_language
 
 from django_redsess import forks
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.session import notice
 
@@ -51,7 +51,7 @@ def of(addresses: Iterable[str]) -> dict[str, str]:
     path, language = conf.PLACES, get_language()
     if path is None:
         return {}
-    wanted, now = {address for address in addresses if address}, time.monotonic()
+    wanted, now = {address for address in addresses if address}, monotonic()
     with _keeping:
         found = {address: _kept.get((path, language, address), EXPIRED) for address in wanted}
     known = {address: kept.place for address, kept in found.items() if kept.until > now}

@@ -12,8 +12,8 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.online import listing
 from django_redsess.online.listing import NEAR_ENOUGH, Lists, Session, SessionFilter

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from django.contrib.sessions.serializers import JSONSerializer
 from django.http.response import HttpResponseBase
 
 from django_redsess import observers, signals
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.session import blocks, client_address, deadlines, eviction, script_calls, user_limit
@@ -370,7 +370,7 @@ class SaveAttempts:
         self.session, self.data, self.must_create = session, data, must_create
         self.at = 0  # The server's time, once the server has refused ours.
         self.limit: Limit | None = None  # What the last attempt enforced.
-        self.began, self.merges = time.monotonic(), 0
+        self.began, self.merges = monotonic(), 0
 
     def steps(self, outcome: Outcome | None = None) -> Steps[Outcome]:
         """Try until the session is saved or gone. ``outcome`` is that of an attempt by the short way, if any."""
@@ -566,7 +566,7 @@ class SaveAttempts:
         """From the second merge on, wait for a while. Raise SessionStoreUnavailable if the save has taken too long."""
         self.merges += 1
         observers.event("conflict_merged", merges=self.merges)
-        waited = time.monotonic() - self.began
+        waited = monotonic() - self.began
         if self.merges >= 2:
             # The wait gets shorter with time. Otherwise a new request would always win against a waiting one.
             yield from Pause(random.uniform(0, max(0.0, 0.1 - waited / 3)))  # noqa: S311

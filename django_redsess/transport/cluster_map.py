@@ -10,7 +10,6 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from time import monotonic
 from typing import Any
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
@@ -18,6 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.utils import str_if_bytes
 
 from django_redsess import forks
+from django_redsess.clock import monotonic
 from django_redsess.transport.outage import Outages, words_of
 from django_redsess.transport.pools import Clock, Pool, own
 

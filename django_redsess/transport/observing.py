@@ -8,12 +8,12 @@ An operation is what its caller waits for: all attempts, at all nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any
 
 from django.core.signals import setting_changed
 
 from django_redsess import observers
+from django_redsess.clock import monotonic
 from django_redsess.observers import Server
 from django_redsess.transport import retries, sending
 from django_redsess.transport.cluster_map import named

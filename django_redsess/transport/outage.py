@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Iterable
 
 import redis
@@ -13,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess import forks, observers
+from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
@@ -67,7 +67,7 @@ class _Outage:
             self._met_by.add(name)
             self._server.under_way.add(self)
             if begins:
-                self._since = time.monotonic()
+                self._since = monotonic()
         if begins:
             observers.event("outage_begun", server=self._server.name, error=type(error).__name__)
         if not told:
@@ -85,7 +85,7 @@ class _Outage:
             self._met_by.clear()
             self._server.under_way.discard(self)
         if over:
-            seconds = time.monotonic() - self._since
+            seconds = monotonic() - self._since
             logger.info("Sessions%s %s, after %.1f seconds.", self._server.of, how, seconds)
             observers.event("outage_over", server=self._server.name, seconds=seconds)
 

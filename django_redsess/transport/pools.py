@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from os import getpid
-from time import monotonic
 from typing import Any, Protocol
 from weakref import ref
 
@@ -31,6 +30,7 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from django_redsess import forks
+from django_redsess.clock import monotonic
 from django_redsess.transport import sending
 from django_redsess.transport.outage import UNREACHABLE, Outages
 

@@ -7,7 +7,6 @@ remains is judged by :mod:`django_redsess.transport.outage`.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from redis.crc import key_slot
@@ -23,6 +22,7 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import sending
 from django_redsess.transport.connections import pool

@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import (
@@ -30,6 +29,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from django_redsess.clock import monotonic
 from django_redsess.transport.outage import UNREACHABLE
 
 if TYPE_CHECKING:

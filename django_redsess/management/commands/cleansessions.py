@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from typing import Any
 
@@ -9,6 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_redsess import cleaning
 from django_redsess.cleaning import index_check
 from django_redsess.cleaning.wake_up import Sleep, sleep_until_due
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.session.user_limit import NO_LIMIT
@@ -67,7 +67,7 @@ class Command(CleaningCommand):
         self._sleep: Sleep | None = None
         self._next_sample = 0.0
         # Not at once: each deploy starts it again, and it would be the same work each time.
-        self._next_hour = time.monotonic() + FIRST_JOBS_SECONDS
+        self._next_hour = monotonic() + FIRST_JOBS_SECONDS
         super().handle(*args, **options)
         if self.comparing and (left := self.counts["faults"] - self.counts["mended"]):
             what_to_do = "they can't be mended" if options["repair"] else "see above; --repair mends what can be mended"
@@ -106,7 +106,7 @@ class Command(CleaningCommand):
             self._sleep = sleep_until_due(keyspace().partitions if "expired" in self.kinds else [])
             self.until_the_end.enter_context(closing(self._sleep))
         due_in = cleaning.seconds_to_next() if "expired" in self.kinds else None
-        seconds = min(REST_SECONDS_MAX, self._next_sample - time.monotonic())
+        seconds = min(REST_SECONDS_MAX, self._next_sample - monotonic())
         if due_in is not None:
             seconds = min(seconds, due_in)
         self._sleep.wait(max(REST_SECONDS_MIN, seconds), until=self.stop)
@@ -133,11 +133,11 @@ class Command(CleaningCommand):
         if "evicted" in self.kinds:
             for count in cleaning.evicted(maximum=self.maximum, guests=self.guests, **how):
                 self.batch_done("evicted", count)
-        if self.options["forever"] and time.monotonic() >= self._next_sample:
-            self._next_sample = time.monotonic() + cleaning.sample()
+        if self.options["forever"] and monotonic() >= self._next_sample:
+            self._next_sample = monotonic() + cleaning.sample()
             cleaning.tell_totals()
-        if self.options["forever"] and time.monotonic() >= self._next_hour:
-            self._next_hour = time.monotonic() + JOBS_SECONDS
+        if self.options["forever"] and monotonic() >= self._next_hour:
+            self._next_hour = monotonic() + JOBS_SECONDS
             # Whatever goes wrong there must not stop the cleaner.
             cleaning.hourly.send_robust(type(self), go_on=self._goes_on)
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser, no_translations
 
 from django_redsess import online
+from django_redsess.clock import monotonic
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.terminal import (
@@ -151,7 +151,7 @@ class Command(CommandWithExamples):
         return self.confirm(f"End {self._whose}?", to=f"end {_sessions(count)}", refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
-        tally, stop, told = _Tally(), Stop(), time.monotonic()
+        tally, stop, told = _Tally(), Stop(), monotonic()
         wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty()
         try:
             # A signal takes effect after the batch under way, so that all ended sessions are counted.
@@ -162,8 +162,8 @@ class Command(CommandWithExamples):
                         tally.add(ended.user_id)
                     if bar is not None:
                         bar.update(len(batch))
-                    elif time.monotonic() - told > LINE_SECONDS:
-                        told = time.monotonic()
+                    elif monotonic() - told > LINE_SECONDS:
+                        told = monotonic()
                         self._say(f"Ended so far: {tally.sessions:,} of {_sessions(count)}.")
                     if stop.asked:
                         break
