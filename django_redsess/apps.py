@@ -1,4 +1,5 @@
 import logging
+import os
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
@@ -22,8 +23,13 @@ class RedsessConfig(AppConfig):
             accounts,
             checks,  # noqa: F401
         )
+        from django_redsess.conf import FOLDER_OF_TESTS
         from django_redsess.middleware import not_about_an_outage
         from django_redsess.transport import observing
+
+        if FOLDER_OF_TESTS in os.environ:
+            # A server that tests have started uses their store.
+            from django_redsess import testing  # noqa: F401
 
         observing.begin()
         accounts.receive_signals()

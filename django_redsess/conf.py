@@ -48,6 +48,9 @@ What is the default anyway is named, too, so that no later default changes what 
 prefix_of_test: Callable[[], str | None] | None = None
 """Returns the prefix of the store that a test has for itself, or None. ``testing`` puts it here."""
 
+FOLDER_OF_TESTS = "REDSESS_FOLDER_OF_TESTS"
+"""The environment variable by which processes that tests start find the test's store: see ``testing``."""
+
 
 class Rule(NamedTuple):
     """What values a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
@@ -154,11 +157,14 @@ class _Prefix(Setting[Any]):
     def __get__(self, conf: Conf | None, owner: type) -> Any:
         if conf is None:
             return self
+        if prefix_of_test is not None and (of_test := prefix_of_test()):
+            return of_test
         kept = conf.__dict__
         if "prefix_function" not in kept:
-            prefix = (prefix_of_test and prefix_of_test()) or self._read()
+            prefix = self._read()
             if not callable(prefix):
-                kept[self.name] = prefix
+                if prefix_of_test is None:
+                    kept[self.name] = prefix
                 return prefix
             kept["prefix_function"] = prefix
         returned = kept["prefix_function"]()

@@ -1,25 +1,36 @@
-"""Tests of a site with this engine: each has a store of its own, which is emptied afterwards. Public."""
+"""
+Tests of a site with this engine: each has a store of its own, which is emptied afterwards, and a clock to move. Public.
+
+Processes that tests start, such as servers, use the store that is open at the time: see :class:`_Folder`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+import tempfile
 import unittest
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from django.test.runner import ParallelTestSuite, RemoteTestResult, RemoteTestRunner
 
 import django_redsess.conf as configuration
+from django_redsess.conf import FOLDER_OF_TESTS
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import retries
+from django_redsess.session import script_calls
+from django_redsess.transport import lua_scripts, retries
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import Keyspace, Partition
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.pools import Clock
+from django_redsess.transport.round_trips import drive, now
 from django_redsess.transport.sending import command
 
 if TYPE_CHECKING:
@@ -30,7 +41,7 @@ if TYPE_CHECKING:
 else:
     _TestCase = _Runner = _Result = object
 
-__all__ = ["SessionStoreMixin", "SessionStoreRunnerMixin", "own_store"]
+__all__ = ["SessionStoreMixin", "SessionStoreRunnerMixin", "own_store", "travel"]
 
 AT_ONCE = 500
 """How many keys one round trip lists, reads, removes or restores."""
@@ -50,6 +61,46 @@ def own_store() -> Iterator[str]:
     """
     with closing(Store().open()) as store:
         yield store.prefix
+
+
+@contextmanager
+def travel(to: float | timedelta | datetime) -> Iterator[None]:
+    """
+    Move the clock of the test's store ahead as long as the context lasts.
+
+    ``to`` is how far, in seconds or as a ``timedelta``, or an aware ``datetime`` to move it to. The clock goes on from
+    there. Within another ``travel()``, ``to`` counts from that one's time. Sessions expire, blocks end, and requests
+    are seen by the moved clock, in synchronous and asynchronous code and in servers that the test has started.
+    Afterwards, the clock is as before. What was stored meanwhile then has times ahead.
+
+    Only the store's clock is moved. ``django.utils.timezone.now()`` stays: freezegun or time-machine move that one.
+
+    Raises RuntimeError where the test has no store of its own, ValueError for a time that is not ahead or has no zone.
+    """
+    if not (own := _own()):
+        raise RuntimeError("travel() moves the clock of a test's own store, and none is open: see own_store().")
+    store = own[-1]
+    moved_ms, milliseconds = store.moved_ms, _milliseconds_to(to, store)
+    if milliseconds < 0:
+        raise ValueError(f"travel() moves the clock ahead, and not back: {to!r}")
+    store.expire_early(milliseconds)
+    store.moved_ms += milliseconds
+    _announce()
+    try:
+        yield
+    finally:
+        store.moved_ms = moved_ms
+        _announce()
+
+
+def _milliseconds_to(to: float | timedelta | datetime, store: Store) -> int:
+    if isinstance(to, datetime):
+        if to.utcoffset() is None:
+            raise ValueError(f"travel() needs a datetime with a zone: {to!r}")
+        return int(to.timestamp() * 1000) - drive(now(Partition(store.prefix)))
+    if not isinstance(to, (int, float, timedelta)):
+        raise TypeError(f"travel() takes seconds, a timedelta or a datetime, and not {to!r}.")
+    return int((to.total_seconds() if isinstance(to, timedelta) else to) * 1000)
 
 
 class SessionStoreMixin(_TestCase):
@@ -84,34 +135,56 @@ class Store:
         # What is put back in the end.
         self.kept = kept or {}
         self.pid = os.getpid()
-        self.is_used = False
+        # Whether this process has used it.
+        self.is_asked = False
+        self.moved_ms = 0
+
+    @property
+    def is_used(self) -> bool:
+        return self.is_asked or self.prefix in _folder.used()
 
     @classmethod
     def within(cls) -> Store:
         """Return a store that has the sessions of the one that is open, and changes none of them; or an empty one."""
-        outer = _opened[-1] if _opened else None
         # A worker that was forked has the stores of its parent, as all other workers have.
-        if outer is not None and outer.pid == os.getpid() and (outer.is_used or outer.kept):
+        if (own := _own()) and ((outer := own[-1]).is_used or outer.kept):
             kept = outer._dump()
             if any(not name.endswith(b":meta") for keys in kept.values() for name, _, _ in keys):
                 return cls(outer, kept)
         return cls()
 
     def open(self) -> Store:
+        if own := _own():
+            self.moved_ms = own[-1].moved_ms
+        else:
+            _folder.make()
         _opened.append(self)
-        configuration.conf.forget()
+        _announce()
         return self
 
     def close(self) -> None:
         if self in _opened:
             _opened.remove(self)
-            configuration.conf.forget()
+            # Servers that go on use no store any more that is emptied.
+            _announce()
             # Of a server that is gone, nothing can be removed. That it is gone is logged.
             with suppress(SessionStoreUnavailable):
                 if self.is_used or self.kept:
-                    self._empty()
+                    self.empty()
+            if not _own():
+                _folder.remove()
 
-    def _empty(self) -> None:
+    def expire_early(self, milliseconds: int) -> None:
+        """Have the keys that expire in the server by themselves do so earlier."""
+        for tag, names in self._names() if self.is_used else ():
+            replies = _ask(tag, [("PTTL", name) for name in names])
+            # The server removes what has no time left.
+            sooner = [(name, left - milliseconds) for name, left in zip(names, replies, strict=True) if left > 0]
+            if sooner:
+                _ask(tag, [("PEXPIRE", name, left) for name, left in sooner])
+
+    def empty(self) -> None:
+        """Remove the keys of the store, but for those that it had when it was opened: these are as they were."""
         for tag, names in self._names():
             _ask(tag, [("UNLINK", *names)])
         for tag, keys in self.kept.items():
@@ -129,8 +202,8 @@ class Store:
 
     def _names(self) -> Iterator[tuple[str, list[bytes]]]:
         """Yield the names of keys in batches, each with the tag of their partition."""
-        if not _ask(self.prefix, [("EXISTS", Partition(self.prefix).meta)])[0]:
-            # The first operation in a store makes that key: there was none.
+        if self.prefix not in _folder.used() and not _ask(self.prefix, [("EXISTS", Partition(self.prefix).meta)])[0]:
+            # The first operation of this process in a store makes that key: there was none.
             return
         found: dict[str, list[bytes]] = defaultdict(list)
         partitions = [Partition(self.prefix), *Keyspace(self.prefix, configuration.conf.PARTITIONS).partitions]
@@ -230,23 +303,97 @@ class SessionStoreRunnerMixin(_Runner):
         return type(own.__name__, (_Stores, own), {})
 
 
+class _Folder:
+    """
+    The folder in which a process that runs tests says which store is open, for servers in processes of their own.
+
+    A server may have been started before the test, by fork or as a new program. So it looks there each time. The file
+    ``open`` has the prefix, and the milliseconds by which the clock is moved; or nothing. For each store that another
+    process has used, there is an empty file of its prefix.
+    """
+
+    def __init__(self) -> None:
+        self._path, self._pid = Path(), 0
+
+    def make(self) -> None:
+        if self._pid != os.getpid():
+            # It stays the same: a process that starts others, as forkserver does, knows it from its own start.
+            self._path, self._pid = Path(tempfile.gettempdir()) / f"redsess-tests-{uuid4().hex}", os.getpid()
+            os.environ[FOLDER_OF_TESTS] = str(self._path)
+        self._path.mkdir(mode=0o700)
+
+    def say(self, *words: object) -> None:
+        if self._path.is_dir():
+            # At once: nobody reads a part.
+            (self._path / "new").write_text(" ".join(map(str, words)))
+            (self._path / "new").replace(self._path / "open")
+
+    def used(self) -> set[str]:
+        """Return the prefixes of the stores that other processes have used."""
+        return {path.name for path in self._path.glob("test-*")} if self._pid == os.getpid() else set()
+
+    def remove(self) -> None:
+        with suppress(SessionStoreUnavailable):
+            for prefix in self.used():
+                # A server may have written after the test.
+                store = Store()
+                store.prefix = prefix
+                store.empty()
+        rmtree(self._path)
+
+    def read(self) -> str | None:
+        """Return the prefix of the store that is open in the process which has started this one."""
+        path = Path(os.environ.get(FOLDER_OF_TESTS, ""))
+        try:
+            prefix, moved_ms = (path / "open").read_text().split()
+            (path / prefix).touch()
+        except (OSError, ValueError):
+            return None
+        _move_clock(int(moved_ms))
+        return prefix
+
+
+_folder = _Folder()
+
 _opened: list[Store] = []
 """The stores that are open, the one that is used last."""
 
 
+def _own() -> list[Store]:
+    """Return the stores that this process has opened. One that was forked leaves those of its parent."""
+    return [store for store in _opened if store.pid == os.getpid()]
+
+
 def _prefix() -> str | None:
-    if not _opened:
-        return None
-    _opened[-1].is_used = True
-    return _opened[-1].prefix
+    if own := _own():
+        own[-1].is_asked = True
+        return own[-1].prefix
+    return _folder.read() if FOLDER_OF_TESTS in os.environ else None
 
 
 configuration.prefix_of_test = _prefix
+# What was read before.
+configuration.conf.forget()
+
+
+def _announce() -> None:
+    """Use the store that was opened last, here and in the processes that this one has started."""
+    configuration.conf.forget()
+    own = _own()
+    _folder.say(*(own[-1].prefix, own[-1].moved_ms) if own else ())
+    _move_clock(own[-1].moved_ms if own else 0)
+
+
+def _move_clock(milliseconds: int) -> None:
+    if milliseconds != Clock.moved_ms:
+        Clock.moved_ms = milliseconds
+        lua_scripts.move_clock(milliseconds)
+        # They have the digest of a script.
+        script_calls.templates.cache_clear()
 
 
 def _close_all() -> None:
-    # A worker that was forked leaves those of its parent.
-    for store in [store for store in _opened if store.pid == os.getpid()][::-1]:
+    for store in _own()[::-1]:
         store.close()
 
 

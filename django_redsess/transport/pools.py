@@ -47,6 +47,9 @@ class Clock:
     The wall clock of this process is never used. Any thread may use an instance, since its state is one number.
     """
 
+    moved_ms = 0
+    """By how much a test has moved the clocks of all servers ahead: see :mod:`django_redsess.testing`."""
+
     def __init__(self) -> None:
         self._ahead: float | None = None
 
@@ -55,12 +58,16 @@ class Clock:
         seconds, microseconds = time_reply
         milliseconds = int(seconds) * 1000 + int(microseconds) / 1000
         self._ahead = milliseconds - monotonic() * 1000
-        return int(milliseconds)
+        return int(milliseconds) + self.moved_ms
+
+    def learn_from_script(self, milliseconds: int) -> None:
+        """Take the time of a script that has just replied: see ``now`` in ``lua/common.lua``."""
+        self._ahead = milliseconds - self.moved_ms - monotonic() * 1000
 
     def now(self) -> int | None:
         """Return the server's time in milliseconds; None before the first reply."""
         ahead = self._ahead
-        return None if ahead is None else int(ahead + monotonic() * 1000)
+        return None if ahead is None else int(ahead + monotonic() * 1000) + self.moved_ms
 
 
 CLUSTER = (b"cluster", "cluster")

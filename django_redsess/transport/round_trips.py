@@ -240,7 +240,7 @@ class Call(Step[T]):
         if not self.script.ends:
             return self.read(reply, *beside)
         reply, at, *groups = reply
-        of(self.partition).clock.learn(divmod(int(at) * 1000, 1_000_000))
+        of(self.partition).clock.learn_from_script(int(at))
         ended = EndedSessions(at, groups, self.by, self.message)
         result = self.read(reply, ended, *beside)
         if not signals.hold(ended):
