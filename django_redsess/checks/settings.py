@@ -21,6 +21,7 @@ from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, get_script_prefix, is_valid_path, reverse
 from django.utils.module_loading import import_string
 
+from django_redsess import observers
 from django_redsess.backend import is_in_use
 from django_redsess.conf import SETTINGS, Conf, conf, is_path
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
@@ -161,7 +162,7 @@ def check_viewed(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.security)
 def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Require that the functions can be imported whose paths are settings. Warn of a HISTORY_NOTIFY without the app."""
+    """Require that what settings name by paths can be imported. Warn of a HISTORY_NOTIFY without the app."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
@@ -180,6 +181,9 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         if conf.PLACES == "django_redsess.places.geoip2":
             hint = "It needs more packages: pip install 'django-redsess[places]'."
         found.append(problem("E066", message, hint))
+    for left_out in observers.not_made:
+        message = f"REDSESS['OBSERVERS'] names {left_out.path!r}, which can't be made: {left_out.why}."
+        found.append(problem("E091", message, left_out.hint))
     if is_path(conf.HISTORY_MAILER) and not _is_function(conf.HISTORY_MAILER):
         message = f"REDSESS['HISTORY_MAILER'], {conf.HISTORY_MAILER!r}, can't be imported or called: no mail is sent."
         hint = "It must name a function that takes a django.core.mail.EmailMultiAlternatives."

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from django_redsess.conf import Conf
@@ -67,8 +66,19 @@ class Observer(Protocol):
         """Note an event. ``facts`` are numbers and texts; which ones, depends on its ``name``."""
 
 
+class NotMade(NamedTuple):
+    """Why the observer of this ``path`` could not be made, and what a person can do."""
+
+    path: str
+    why: str
+    hint: str
+
+
 chosen: tuple[Observer, ...] = ()
-"""Those that ``REDSESS["OBSERVERS"]`` names, without those that have raised."""
+"""Those that ``REDSESS["OBSERVERS"]`` names, without those that could not be made or have raised."""
+
+not_made: list[NotMade] = []
+"""Those that could not be made. The site runs without them, and a check tells of them."""
 
 _named: tuple[str, ...] = ()
 
@@ -77,7 +87,7 @@ def choose() -> bool:
     """
     Make the observers that the setting names. Return if it names others than before.
 
-    Raises ImproperlyConfigured if one of them can't be made. A setting of the wrong kind is left to the checks.
+    One that can't be made is logged and left out. A setting of the wrong kind is left to the checks.
     """
     global chosen, _named
     redsess = getattr(settings, "REDSESS", {})
@@ -85,21 +95,23 @@ def choose() -> bool:
     named = tuple(given) if Conf.OBSERVERS.rule.allows(given) else ()
     if named == _named:
         return False
-    chosen = tuple(map(_made, named))
-    _named = named
+    not_made.clear()
+    chosen, _named = tuple(observer for path in named if (observer := _made(path))), named
     return True
 
 
-def _made(path: str) -> Observer:
+def _made(path: str) -> Observer | None:
     try:
         observer: Observer = import_string(path)()
     except Exception as error:
-        named = f"REDSESS['OBSERVERS'] names {path!r}, which can't be made"
         package = (getattr(error, "name", None) or "").partition(".")[0] if isinstance(error, ImportError) else ""
+        why, hint = f"{type(error).__name__}: {error}", "It must name a class that is made without arguments."
         if package in EXTRAS:
-            what_to_do = f'pip install "django-redsess[{EXTRAS[package]}]"'
-            raise ImproperlyConfigured(f"{named}: the package {package} is missing: {what_to_do}") from error
-        raise ImproperlyConfigured(f"{named}: {type(error).__name__}: {error}") from error
+            why = f"the package {package} is missing"
+            hint = f"Install it: pip install 'django-redsess[{EXTRAS[package]}]'."
+        not_made.append(NotMade(path, why, hint))
+        logger.error("The observer %s can't be made, and is left out: %s. %s", path, why, hint)
+        return None
     return observer
 
 

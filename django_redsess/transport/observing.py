@@ -27,7 +27,7 @@ _plain_run, _plain_fetch, _plain_ask = _UNOBSERVED
 
 
 def begin() -> None:
-    """Tell the observers that ``REDSESS["OBSERVERS"]`` names, from now on. Raises as :func:`observers.choose` does."""
+    """Tell the observers that ``REDSESS["OBSERVERS"]`` names, from now on, as :func:`observers.choose` does."""
     if observers.choose():
         ways = (_run, _fetch, _ask) if observers.chosen else _UNOBSERVED
         retries.run, retries.fetch, sending.ask = ways

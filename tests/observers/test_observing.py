@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from redis.exceptions import OutOfMemoryError
 
@@ -47,11 +46,6 @@ class Notes:
 class Fails(Notes):
     def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
         raise ArithmeticError(name)
-
-
-class CannotBeMade(Notes):
-    def __init__(self) -> None:
-        raise ArithmeticError("not today")
 
 
 ELSEWHERE = ("rotate", "viewed", "recent_items", "time")
@@ -176,13 +170,6 @@ def test_observers_that_are_named_no_more_are_called_no_more(redis, settings, no
     new_session()
     assert notes.operations == []
     assert (retries.run, retries.fetch, sending.ask) == observing._UNOBSERVED
-
-
-@pytest.mark.parametrize("named", ["CannotBeMade", "Nobody"])
-def test_an_observer_that_cannot_be_made_is_one_clear_error(settings, named: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match=rf"REDSESS\['OBSERVERS'\] names '.*{named}', which can't be made"):
-        observe(settings, named)
-    observe(settings)
 
 
 def test_one_that_raises_is_logged_once_and_left_out(redis, settings, notes, caplog, new_session) -> None:
