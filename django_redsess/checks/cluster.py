@@ -86,10 +86,11 @@ def _said_of(pool: Any) -> Iterator[Told]:
 
 
 def _refused(pool: Any) -> list[Told]:
-    commands = [*lua_scripts.commands(), "EVAL", "EVALSHA"]
+    commands = [*{*lua_scripts.commands(), *sending.COMMANDS}]
     commands += ["BLPOP"] if pool.cluster is None else ["ASKING"]
     commands += ["WAIT"] if conf.CONFIRM_ENDS is not None else []
     commands += ["SELECT"] if pool.connection_kwargs.get("db") else []
+    commands += ["PING"] if pool.connection_kwargs.get("health_check_interval") else []
     # The keys of one partition stand for those of all.
     names = [keyspace().agreement.meta, *keyspace().partitions[0].names]
     try:

@@ -141,6 +141,31 @@ def read_along(reader: Any, answers: list[Any], replies: int) -> list[Any]:
 KEYS_OF_SESSION_MAX = 13
 """How many keys a script about one session has. Those of lists may have hundreds, and each time others."""
 
+COMMANDS = frozenset(
+    (
+        *(
+            "DEL",
+            "EVAL",
+            "EVALSHA",
+            "EXISTS",
+            "GET",
+            "HGET",
+            "HINCRBY",
+            "HLEN",
+            "HMGET",
+            "HSCAN",
+            "MGET",
+            "SET",
+            "TIME",
+        ),
+        *("ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZSCORE"),
+    )
+)
+"""The commands that every site sends, beside those that its scripts run. All of this app are here or in the next."""
+
+COMMANDS_OF_SOME = frozenset(("ASKING", "BLPOP", "CLUSTER|SLOTS", "CONFIG|GET", "INFO", "PING", "SELECT", "WAIT"))
+"""The commands that some sites send, as their settings say, and those of checks. No site is refused HELLO."""
+
 Part = str | bytes
 """A name or an argument that is not a number."""
 

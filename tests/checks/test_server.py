@@ -22,6 +22,7 @@ from testproject import servers
 from tests.helpers.behind import dump
 from tests.helpers.checks import found, messages, url_of, was_called
 from tests.helpers.outages import full
+from tests.helpers.permissions import commands, listed
 from tests.helpers.sentinels import behind_sentinel
 
 
@@ -122,6 +123,24 @@ def test_a_user_who_may_not_run_a_command_or_use_a_key_of_ours_is_warned_of(set_
     [warning] = messages()
     assert warning.id == "django_redsess.W023"
     assert named in warning.msg
+
+
+def test_each_command_of_the_docs_is_asked_for(set_user) -> None:
+    for name in commands(listed()) - {"eval", "evalsha", "info", "select"}:
+        set_user("~*", "+@all", f"-{name}", "-info")
+        [warning] = messages()
+        assert warning.id == "django_redsess.W023"
+        assert f" can't run {name.upper()} on" in warning.msg
+
+
+def test_a_user_who_may_not_ping_is_warned_of_where_connections_are_looked_at(set_user, settings) -> None:
+    set_user("~*", "+@all", "-ping", "-info")
+    assert found() == []
+    settings.CACHES["sessions"]["LOCATION"] += "?health_check_interval=5"
+    settings.CACHES = {**settings.CACHES}
+    [warning] = messages()
+    assert warning.id == "django_redsess.W023"
+    assert " +ping" in warning.hint
 
 
 def test_a_user_who_may_not_wait_is_warned_of_where_ends_are_confirmed(set_user, settings) -> None:

@@ -1,19 +1,28 @@
 """The user of the server who may do what docs/howto/acl.rst lists, and nothing else, and less: one line names that."""
 
+import ast
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.test import AsyncClient, Client
+from django.test import AsyncClient, Client, RequestFactory, override_settings
+from django.utils import timezone
+from django.utils.encoding import force_str
 
+import django_redsess
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.checks import cluster
-from django_redsess.transport import lua_scripts
+from django_redsess.exceptions import SignInRefused
+from django_redsess.moving.sources import source
+from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import bucket_of_user, keyspace
+from django_redsess.transport.keys import bucket_of_user, keyspace, using
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.shop.models import Product
@@ -21,7 +30,7 @@ from tests.helpers.admin_pages import LIST, answer
 from tests.helpers.behind import faults
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import caches, our_errors
-from tests.helpers.permissions import commands, listed
+from tests.helpers.permissions import DOCS, commands, listed
 from tests.helpers.running import asleep, wait_until
 from tests.helpers.site import MIDDLEWARE_WITH_CSRF, TEMPLATES
 from tests.helpers.visitors import Browser, assert_unavailable
@@ -92,6 +101,7 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
         call_command(*line.split())
     assert faults() == []
     viewed.reset_all()
+    block_repair_and_move(settings, User.objects.create_user("bob"), f"{url.removesuffix('/1')}/2")
     # A cleaner that sleeps, and is woken by who comes with an earlier deadline.
     cleaner = start("cleansessions", "--forever", url=url)
     wait_until(lambda: asleep(own_server.client) == keyspace().count)
@@ -116,12 +126,82 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     assert commands(rules) == called - {"acl", "config", "auth", "hello", "client"}
 
 
-def test_what_is_listed_is_what_the_scripts_and_the_cleaner_call() -> None:
-    """So that a command which is seldom called is not forgotten."""
-    called = {"EVALSHA", "EVAL", "BLPOP", "SELECT", "INFO", "HSCAN", "ZSCAN"}
-    for script in lua_scripts.every():
-        called |= set(re.findall(r'redis\.p?call\("(\w+)"', script.text))
-    assert commands(listed()) == {name.lower() for name in called}
+def block_repair_and_move(settings, user: User, url: str) -> None:
+    """Do what a site seldom does: block a user, list and restore blocks, and move sessions from another store."""
+    online.block(user, until=timezone.now() + timedelta(hours=1), message="Call us.")
+    assert [block.message for block in online.blocked()] == ["Call us."]
+    request = RequestFactory().post("/")
+    request.session = SessionStore()
+    with pytest.raises(SignInRefused, match=r"Call us\."):
+        login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    session = SessionStore()
+    session["_auth_user_id"] = str(user.pk)
+    with pytest.raises(SignInRefused, match=r"Call us\."):
+        session.save()
+    assert online.unblock(user)
+    settings.CACHES = {**settings.CACHES, "before": caches(url)["sessions"]}
+    moves = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before"}, "MOVES": True}
+    with override_settings(SESSION_ENGINE="django_redsess.moving", REDSESS={**settings.REDSESS, **moves}):
+        with using(source().store):
+            old = SessionStore()
+            old.update({"colour": "blue", "_auth_user_id": str(user.pk)})
+            old.save()
+        # The command asks so if it shows its progress on a terminal.
+        assert source().count() == 1
+        call_command("movesessions", verbosity=0)
+        call_command("movesessions", "--finish", verbosity=0)
+        assert online.end_user(user) == 1
+
+
+@pytest.mark.usefixtures("history")
+def test_what_is_done_seldom_works_with_what_is_listed_alone(own_server, settings, log) -> None:
+    own_server.client.execute_command("ACL", "SETUSER", "shop", *listed())
+    url = f"redis://shop:secret@127.0.0.1:{own_server.port}"
+    settings.CACHES = {**settings.CACHES, **caches(f"{url}/1")}
+    alice = User.objects.create_user("alice")
+    session = SessionStore()
+    session["_auth_user_id"] = str(alice.pk)
+    session.save()
+    own_server.client.acl_log_reset()
+    block_repair_and_move(settings, alice, f"{url}/2")
+    # The server has forgotten all, and the copy in the database comes back.
+    online.block(alice, until=timezone.now() + timedelta(hours=1))
+    own_server.client.flushall()
+    call_command("history", "--repair", verbosity=0)
+    assert online.block_of(alice)
+    assert our_errors(log) == []
+    assert {entry["object"] for entry in own_server.client.acl_log()} <= OF_CLIENTS
+
+
+def named_in(path: Path, known: set[str]) -> set[str]:
+    """Return the commands of the server that the module at ``path`` names."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    texts = {node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return texts & known
+
+
+NOT_SENT = {"KEYS", "READONLY"}
+"""Names of commands that mean something else in our modules: what a script declares, and how an error begins."""
+
+
+def test_each_command_that_is_sent_is_in_one_list_and_that_is_what_is_listed(redis) -> None:
+    """So that a command which is seldom sent is not forgotten, and none is listed that nobody sends."""
+    known = {
+        name for group in redis.execute_command("ACL", "CAT") for name in redis.execute_command("ACL", "CAT", group)
+    }
+    known = {force_str(name).upper() for name in known}
+    folder = Path(django_redsess.__file__).parent
+    # testing.py is for the server of tests.
+    modules = [path for path in folder.rglob("*.py") if path != folder / "testing.py"]
+    named = set().union(*(named_in(path, known) for path in modules if path != folder / "transport" / "sending.py"))
+    wholes = {name.partition("|")[0] for name in sending.COMMANDS_OF_SOME}
+    assert named - NOT_SENT - sending.COMMANDS <= {*wholes, *sending.COMMANDS_OF_SOME, "HELLO"}
+    assert sending.COMMANDS - named == {"EVAL"} - named
+    scripts = set(lua_scripts.commands())
+    always = {name.lower() for name in sending.COMMANDS | scripts}
+    assert commands(listed()) == always | {"blpop", "select", "info"}
+    for name in sending.COMMANDS_OF_SOME:
+        assert re.search(rf"(?i)\+{re.escape(name)}\b", DOCS.read_text(encoding="utf-8")), name
 
 
 ALL = ("~*", "+@all")
