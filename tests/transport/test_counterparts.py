@@ -3,6 +3,8 @@
 import asyncio
 import inspect
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from testproject.servers import Server, available, free_port
 from tests.helpers.backends import entry
 from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import PATIENCE
-from tests.transport.test_factory import made_by_openssl
 from tests.transport.test_pools import PING
 
 SYNC = {each: getattr(redis_py, each) for each in ("Connection", "SSLConnection", "UnixDomainSocketConnection")}
@@ -104,39 +105,56 @@ def test_every_option_that_both_halves_know_reaches_both(name: str) -> None:
         assert {"ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"} < flags < reaching
 
 
+def signed(folder: Path) -> tuple[Path, Path]:
+    """Return a certificate and its key. It names no key of its signer, ``ca.pem``."""
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    (folder / "extensions").write_text(
+        "subjectAltName=DNS:localhost\nauthorityKeyIdentifier=none\nsubjectKeyIdentifier=none\n"
+    )
+    new = ("req", "-newkey", "rsa:2048", "-nodes")
+    openssl(*new, "-x509", "-days", "2", "-subj", "/CN=ca", "-keyout", "ca-key.pem", "-out", "ca.pem")
+    openssl(*new, "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "request.pem")
+    by = ("-CA", "ca.pem", "-CAkey", "ca-key.pem", "-CAcreateserial", "-extfile", "extensions")
+    openssl("x509", "-req", "-days", "2", "-in", "request.pem", *by, "-out", "certificate.pem")
+    return folder / "certificate.pem", folder / "key.pem"
+
+
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory) -> Iterator[tuple[str, Path]]:
-    """The URL of a server with TLS, and its certificate."""
+    """The URL of a server with TLS, and the certificate of who has signed its own."""
     if "redis" not in available():
         pytest.skip("the embedded server has no TLS")
-    certificate, key = made_by_openssl(tmp_path_factory.mktemp("tls"))
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = signed(folder)
     port = free_port()
     options = ["--tls-port", str(port), "--tls-auth-clients", "no", "--tls-cert-file", str(certificate)]
     server = Server(available()["redis"], *options, "--tls-key-file", str(key), "--tls-ca-cert-file", str(certificate))
-    yield f"rediss://localhost:{port}", certificate
+    yield f"rediss://localhost:{port}", folder / "ca.pem"
     server.close()
 
 
-CRL = ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
-VERIFYING = [
-    ({}, True),
+CRL, STRICT = ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF, ssl.VerifyFlags.VERIFY_X509_STRICT
+VERIFYING: list[tuple[dict[str, Any], bool]] = [
+    # Python 3.13 looks at all certificates strictly.
+    ({}, sys.version_info < (3, 13)),
+    ({"ssl_include_verify_flags": [STRICT]}, False),
+    ({"ssl_exclude_verify_flags": [STRICT]}, True),
     # There is no such list of revoked certificates: the connection must be refused.
-    ({"ssl_include_verify_flags": [CRL]}, False),
-    ({"ssl_include_verify_flags": [CRL], "ssl_exclude_verify_flags": [CRL]}, True),
-    ({"ssl_min_version": ssl.TLSVersion.TLSv1_3, "ssl_ciphers": "ECDHE-RSA-AES256-GCM-SHA384"}, True),
+    ({"ssl_include_verify_flags": [CRL], "ssl_exclude_verify_flags": [STRICT]}, False),
+    ({"ssl_include_verify_flags": [CRL], "ssl_exclude_verify_flags": [STRICT, CRL]}, True),
+    ({"ssl_min_version": ssl.TLSVersion.TLSv1_3, "ssl_exclude_verify_flags": [STRICT]}, True),
 ]
 
 
 @pytest.mark.parametrize(("options", "works"), VERIFYING)
 def test_both_halves_verify_alike(encrypted, use, options: dict[str, Any], works: bool) -> None:
-    url, certificate = encrypted
+    url, signer = encrypted
     if not options.keys() <= known(redis_py.SSLConnection).keys():
         pytest.skip("this redis-py does not know these options")
-    # Since Python 3.13, all certificates are looked at strictly, and this one is of a simple tool.
-    strict = ssl.VerifyFlags.VERIFY_X509_STRICT
-    if "ssl_exclude_verify_flags" in known(redis_py.SSLConnection):
-        options = {**options, "ssl_exclude_verify_flags": [strict, *options.get("ssl_exclude_verify_flags", ())]}
-    use(url, ssl_ca_certs=str(certificate), **options)
+    use(url, ssl_ca_certs=str(signer), **options)
     assert (in_threads(), in_a_loop()) == (works, works)
 
 
