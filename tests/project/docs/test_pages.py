@@ -75,7 +75,8 @@ def test_settings_that_are_named_exist() -> None:
     named = found(r'REDSESS\["(\w+)"\]')
     for _, _, tree in python():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REDSESS":
+            targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", [])
+            if isinstance(node, ast.Assign | ast.AugAssign) and ast.unparse(targets[0]) == "REDSESS":
                 assert isinstance(node.value, ast.Dict)
                 named |= {str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)}
     assert sorted(name for name in named if not hasattr(Conf, name)) == []

@@ -55,7 +55,7 @@ def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: An
         examples = re.findall(r"\.\. code-block:: python\n\n +(.+)", content)
         assert examples, name
         for example in examples:
-            given: dict[str, Any] = {}
+            given: dict[str, Any] = {"REDSESS": {}}
             exec(example, given)
             assert all(SETTINGS[each].rule.allows(value) for each, value in given["REDSESS"].items()), example
             assert given["REDSESS"][name] != getattr(conf, name), f"{name}: the example is the default"
