@@ -53,9 +53,11 @@ end
 
 -- Room for a record on a server that is full and evicts nothing by itself.
 
--- About how many bytes a session takes besides its record. Rather too many for one with a user, rather too few for a
--- guest's: so enough is freed.
-local entries_of_user, entries_of_guest = 550, 200
+-- About how many bytes a guest's session takes besides its record. Rather too few: so enough is freed.
+local entries_of_guest = 200
+
+-- The same for a session with a user. Rather too many.
+local entries_of_user = 550
 
 -- The most guests' sessions that one script ends for this: more would keep the server from others for too long.
 local relieved_max = 1000
@@ -79,14 +81,20 @@ local function relieve(bytes)
   end
 end
 
--- Write a record. This must be the first write of a script: a full server refuses the first and no later one. So
--- nothing may be written before, not even a removal of nothing. If it is refused, guests' sessions are ended, and the
--- record is written again. Where there are no guests, the script fails.
+-- Whether an error says that the server is full. It refuses the first write of a script and no later one. So nothing may
+-- be written before, not even a removal of nothing.
+local function says_full(failure)
+  -- It is a table or a text, by the server's version.
+  return string.find(type(failure) == "table" and failure.err or tostring(failure), "^%-?OOM") ~= nil
+end
+
+-- Write a record, as the first write of a script. If it is refused, guests' sessions are ended, and the record is written
+-- again. Where there are no guests, the script fails.
 local function first_write(sid, record)
   spared[sid] = true
   local reply = redis.pcall("HSET", login, sid, record)
   if type(reply) ~= "table" or not reply.err then return end
-  if string.find(reply.err, "^%-?OOM") then
+  if says_full(reply) then
     relieve(#record + (user_of(record) == "" and entries_of_guest or entries_of_user))
   end
   redis.call("HSET", login, sid, record)

@@ -1,22 +1,36 @@
 -- What sessions viewed, and how often items were viewed.
 
+-- About how many bytes one item takes, in what a session viewed and in what all viewed.
+local entries_of_item = 300
+
+-- Record a view, as the first write of a script. On a full server, guests' sessions are ended, and it is recorded then.
+local function first_view(sid, item, keep, items_max)
+  spared[sid] = true
+  local done, failure = pcall(record_view, sid, item, keep, items_max)
+  if done then return end
+  if not says_full(failure) then error(failure, 0) end
+  relieve(entries_of_item)
+  record_view(sid, item, keep, items_max)
+end
+
 --- record_view: Record that a session viewed an item, and count the view.
 -- KEYS: partition popularity?
 -- ARGV: sid item keep items_max
 -- A session keeps so many items, and there may be `items_max` in all. `popularity` is given if the item's views are
 -- counted in this partition.
--- Reply: 1; or 0 if the session is gone or due, and nothing is written.
+-- Reply: 1; or 0 if the session is gone or due, and nothing is written. See with_ended.
 local lives = deadline_ahead(sid) and redis.call("HEXISTS", login, sid) == 1
-if lives then record_view(sid, item, keep, items_max) end
-return lives and 1 or 0
+if lives then first_view(sid, item, keep, items_max) end
+return with_ended(lives and 1 or 0)
 
 --- count_view: Count a view of an item whose views are counted in another partition than its session's.
 -- KEYS: totals popularity
 -- ARGV: item items_max
 -- There may be `items_max` items in all.
--- Reply: 1.
-count_view(item, items_max)
-return 1
+-- Reply: 1; or 0 if the server is full, and nothing is counted.
+local done, failure = pcall(count_view, item, items_max)
+if not done and not says_full(failure) then error(failure, 0) end
+return done and 1 or 0
 
 --- recent_items: Read what a live session viewed, the newest first.
 -- KEYS: partition

@@ -21,7 +21,7 @@ from django_redsess.session.script_calls import Touch, items_max, templates, vie
 from django_redsess.session.session_store import SessionStore, session_of
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import is_sid, keyspace
-from django_redsess.transport.round_trips import Call, Steps, adrive, drive, time_of, together
+from django_redsess.transport.round_trips import Call, EndedSessions, Steps, adrive, drive, time_of, together
 from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
 
@@ -50,7 +50,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     partition = space.of_sid(sid)
     keys, args = viewing_keys(partition, item), lua_scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
     if touch is Touch.NOTHING:
-        return Call(partition, lua_scripts.RECORD_VIEW, keys, args, bool)
+        return Call(partition, lua_scripts.RECORD_VIEW, keys, args, _noted)
     _, _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
     name = sid.encode()
 
@@ -58,7 +58,11 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
         seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
         return touching % (seen, name, seen, name)
 
-    return Call(partition, lua_scripts.RECORD_VIEW, keys, args, lambda reply, _: bool(reply), (), touches, 2)
+    return Call(partition, lua_scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
+
+
+def _noted(reply: int, ended: EndedSessions, touched: object = None) -> bool:
+    return bool(reply)
 
 
 def count_view(item: str) -> Call[bool]:

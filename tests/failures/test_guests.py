@@ -212,6 +212,7 @@ WRITES: dict[str, Callable[[str], object]] = {
     "a sign-in again": every_operation.sign_in_again,
     "another key": every_operation.rotate,
     "another key with a view": lambda key: every_operation.rotate_and_view(key, "vase"),
+    "a view": lambda key: viewed.record(SessionStore(key), "vase"),
     "a new session": lambda key: every_operation.create({"_auth_user_id": "8"}),
 }
 
@@ -229,6 +230,22 @@ def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, writ
     with full(redis):
         write(key)
     assert there()[1] == (1 if write is every_operation.take_user_out else 0)
+
+
+def test_a_full_server_records_views_while_there_are_guests(redis, new_session, partitions) -> None:
+    session = new_session("7")
+    guests = [guest() for _ in range(64)]
+    items = [f"vase-{number}" for number in range(6)]
+    with full(redis):
+        for item in items:
+            assert viewed.record(session, item)
+    assert {each.item for each in viewed.recent(session)} == set(items)
+    # Those that are counted in another partition may be missing there.
+    assert {each.item for each in viewed.popular()} <= set(items)
+    signed_in, left = there()
+    assert signed_in == 1
+    assert left < len(guests)
+    assert faults() == []
 
 
 @pytest.mark.usefixtures("partitions")
