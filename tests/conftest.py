@@ -6,7 +6,7 @@ What all tests have. The fixtures are in tests/helpers/fixtures, those of one pa
 ``new_session``, ``users_in_no_table``, ``meanwhile``, ``set_limit``
 ``counting.py``: ``commands``, ``round_trips``, ``sent``, ``known_scripts``
 ``clock.py``: runs of the tests at another time
-``history.py``: ``history``, for tests of the rows that remain of sessions
+``history.py``: ``history``, for tests of the rows that remain of sessions; ``add_sites``, for the addresses in mails
 
 ``pytest --fixtures`` shows what each does. Tests marked ``unit`` have no server: whatever connects to one fails.
 """

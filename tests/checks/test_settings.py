@@ -224,10 +224,10 @@ def test_mails_without_the_app_that_sends_them_are_warned_of(settings) -> None:
     assert found() == ["W068"]
 
 
-def test_mails_without_the_address_of_the_site_are_warned_of(settings) -> None:
+def test_mails_without_the_address_of_the_site_are_warned_of(settings, add_sites) -> None:
     settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
     assert found() == ["W082"]
-    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "django.contrib.sites"]
+    add_sites()
     assert found() == ["W082"]
     settings.SITE_ID = 1
     assert found() == []

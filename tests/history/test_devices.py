@@ -217,9 +217,10 @@ def test_no_host_of_a_request_is_in_the_mail_or_keeps_it_back(alice, settings, h
         assert "http" not in text
 
 
-def test_the_address_is_that_of_djangos_sites_if_somebody_has_set_it(alice, settings) -> None:
+@pytest.mark.usefixtures("alice")
+def test_the_address_is_that_of_djangos_sites_if_somebody_has_set_it(settings, add_sites) -> None:
     assert mails.site_and_root() == ("", "")
-    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "django.contrib.sites"]
+    add_sites()
     assert mails.site_and_root() == ("", "")
     from django.contrib.sites.models import Site
 

@@ -192,7 +192,8 @@ def with_channels(user_id: str, guest: SessionStore | None = None) -> SessionSto
     return session
 
 
-WITHOUT_LOGIN = pytest.mark.parametrize("signs_in", [by_hand, with_channels])
+# Channels closes connections to the database that are too old.
+WITHOUT_LOGIN = pytest.mark.parametrize("signs_in", [by_hand, pytest.param(with_channels, marks=pytest.mark.django_db)])
 
 
 @WITHOUT_LOGIN

@@ -65,9 +65,9 @@ def test_the_values_of_each_profile_are_listed() -> None:
     assert re.findall(r"^   \.\. profile:: (\w+)$", page("settings"), re.MULTILINE) == list(PROFILES)
 
 
-def found_in(folder: str, pattern: str) -> set[str]:
-    """Return what the modules below a folder of the package have of a pattern."""
-    texts = [path.read_text(encoding="utf-8") for path in (PACKAGE / folder).rglob("*.py")]
+def found_in(pattern: str, *places: str) -> set[str]:
+    """Return what modules of the package have of a pattern. ``places`` are patterns of paths in the package."""
+    texts = [path.read_text(encoding="utf-8") for place in places for path in PACKAGE.glob(place)]
     return {name for text in texts for name in re.findall(pattern, text)}
 
 
@@ -84,7 +84,7 @@ TEMPLATES = PACKAGE / "templates"
 @pytest.mark.parametrize(
     ("name", "pattern", "names"),
     [
-        ("checks", r"^\.\. check:: (\w+)$", found_in("checks", r'"([EIW]\d{3})"')),
+        ("checks", r"^\.\. check:: (\w+)$", found_in(r'"([EIW]\d{3})"', "checks/*.py", "*/checks.py")),
         ("commands", r"^\.\. command:: (\w+)$", {path.stem for path in PACKAGE.rglob("commands/[a-z]*.py")}),
         ("permissions", r"^``(\w+)``  ", permissions()),
         (
