@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -14,7 +15,8 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin import history, pages
-from django_redsess.admin.users import is_in_reach, users_admin
+from django_redsess.admin.users import hidden_users, is_in_reach, name_among, users_admin
+from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.querysets import users_by_id
 
@@ -38,14 +40,67 @@ def has_permission(request: HttpRequest) -> bool:
     return request.user.has_perm("django_redsess.block_user")
 
 
-def may_block(request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
+Rule = Callable[[str, AbstractBaseUser | None], bool]
+"""Takes the primary key of a user, and the user. None stands for a deleted user."""
+
+
+def rule_for_sessions(request: HttpRequest, sessions: Any) -> Rule:
+    """
+    Return a function that tells whether the administrator may see and end all sessions of a user.
+
+    It asks what a subclass of ``OnlineSessionAdmin`` has as rules: ``sessions`` is the admin of sessions. Without rules
+    it is always True. The methods that decide about a session are asked about one that is not stored: a user who is
+    blocked has none.
+    """
+    listed, now = sessions.sessions(request), datetime.now(UTC)
+
+    def holds(user_id: str, user: AbstractBaseUser | None) -> bool:
+        of_user = listed.of_users([user_id])
+        # get_queryset() of a subclass may leave out some of them.
+        whole = OnlineSession.online.of_users([user_id])
+        if of_user.sids is not None or of_user.session_filter != whole.session_filter:
+            return False
+        if not sessions.asks_each:
+            return True
+        row = OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
+        return sessions.has_view_permission(request, row) and sessions.has_end_permission(request, row)  # type: ignore[no-any-return]
+
+    return holds
+
+
+def visible(request: HttpRequest, sessions: Any, user_ids: set[str]) -> dict[str, AbstractBaseUser | None]:
+    """
+    Return those of the users whose blocks the administrator may see, by primary key. None stands for a deleted user.
+
+    Rules of the site's own hold: those of its admin of users, and those of ``sessions``, the admin of sessions.
+    """
+    if not has_permission(request):
+        return {}
+    users = users_by_id(user_ids)
+    hidden, rule = hidden_users(request, sessions.admin_site, user_ids, users), rule_for_sessions(request, sessions)
+    shown = {user_id: users.get(user_id) for user_id in user_ids - hidden}
+    return {user_id: user for user_id, user in shown.items() if rule(user_id, user)}
+
+
+def may_see(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> bool:
+    """Tell whether the administrator may see the block of ``user``: see :func:`visible`."""
+    return bool(visible(request, sessions, {online.user_id_of(user)}))
+
+
+def may_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBaseUser | None:
     """
     Return the user with this primary key if the administrator may block the user, and lift the block, else None.
 
-    Nobody blocks oneself. Only superusers block superusers.
+    They may if they may see a block of the user: see :func:`visible`. Nobody blocks oneself. Only superusers block
+    superusers.
     """
-    user = users_by_id({user_id}).get(user_id) if has_permission(request) else None
+    user = visible(request, sessions, {user_id}).get(user_id)
     return user if user is not None and is_in_reach(request, user) else None
+
+
+def text_of(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> str:
+    """Say until when ``user`` is blocked, with the message. ``""`` for no block, and for who may not see it."""
+    return labels.blocked(online.block_of(user)) if may_see(request, sessions, user) else ""
 
 
 def lift(request: HttpRequest, user: AbstractBaseUser) -> bool:
@@ -77,17 +132,21 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     number = min(max(1, int(given)), 50) if given.isascii() and given.isdecimal() and len(given) < 4 else 1
     start = (number - 1) * PER_PAGE
     found = online.blocked(offset=start, limit=PER_PAGE)
-    users = users_by_id({user_id for each in found for user_id in (each.user_id, each.by) if user_id})
+    users = visible(request, sessions, {each.user_id for each in found})
+    enders = {each.by for each in found if each.user_id in users} - {""}
+    named_enders = users_by_id(enders)
+    hidden = hidden_users(request, sessions.admin_site, enders, named_enders)
     rows = [
         {
             "user": _named(request, sessions, users, each.user_id),
             "user_id": each.user_id,
             "until": labels.exactly(each.until),
             "message": each.message,
-            "by": _named(request, sessions, users, each.by) if each.by else "",
-            "may_lift": (user := users.get(each.user_id)) is not None and is_in_reach(request, user),
+            "by": _by(request, sessions, named_enders, hidden, each.by),
+            "may_lift": (user := users[each.user_id]) is not None and is_in_reach(request, user),
         }
         for each in found
+        if each.user_id in users
     ]
     context = {
         "rows": rows,
@@ -102,7 +161,7 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     if not (has_permission(request) and sessions.has_view_permission(request)):
         raise PermissionDenied
     user_id = request.POST.get("user", "")
-    user = may_block(request, user_id)
+    user = may_block(request, sessions, user_id)
     if user is None:
         raise PermissionDenied
     name = pages.name_html(str(user))
@@ -116,7 +175,18 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
 TEMPLATE = "admin/django_redsess/onlinesession/blocked.html"
 
 
-def _named(request: HttpRequest, sessions: Any, users: dict[str, AbstractBaseUser], user_id: str) -> SafeString:
+def _by(
+    request: HttpRequest, sessions: Any, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str
+) -> str:
+    # As of who has ended a session: a user whom a rule hides is named by the key.
+    if user_id in hidden:
+        return name_among({}, user_id)
+    return _named(request, sessions, users, user_id) if user_id else ""
+
+
+def _named(
+    request: HttpRequest, sessions: Any, users: Mapping[str, AbstractBaseUser | None], user_id: str
+) -> SafeString:
     user = users.get(user_id)
     name = pages.name_html(str(user) if user is not None else gettext("deleted user %s") % user_id)
     if user is None or users_admin(request, sessions.admin_site) is None:

@@ -227,7 +227,7 @@ class EndingAdmin(pages.ListAdmin):
         may_end = partial(self._may_end_other, request)
         if matching.found_sids is not None:
             return FoundEnding(matching, may_end, progress.total - progress.ended, **options)
-        if self._asks_each:
+        if self.asks_each:
             return OneByOneEnding(matching, may_end, progress.kept, **options)
         return BulkEnding(matching.session_filter, keep=[pages.own_sid_of(request) or ""], **options)
 
@@ -366,7 +366,7 @@ class EndingAdmin(pages.ListAdmin):
             "number": number,
             # What a search has found ends up to this number. All other sessions end by their list, to the last.
             "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
-            "asks_each": self._asks_each,
+            "asks_each": self.asks_each,
             "one_user": pages.names_of(*user_ids) if len(user_ids) == 1 else "",
             **self._rows(request, _in_parts(matching), number, total),
             # Asked of those who may change the user only: who has no session is told to nobody else.
@@ -516,22 +516,20 @@ class EndingAdmin(pages.ListAdmin):
     def _to_deactivate(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
         """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
         user = may_deactivate(request, self.admin_site, user_id)
-        return user if user is not None and self._may_end_all_of(request, online.user_id_of(user)) else None
+        return user if user is not None and self._may_end_all_of(request, user) else None
 
     def to_block(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
         """Return the user whom the administrator may block, and all of whose sessions they may end."""
-        user = blocking.may_block(request, user_id)
-        return user if user is not None and self._may_end_all_of(request, user_id) else None
+        user = blocking.may_block(request, self, user_id)
+        return user if user is not None and self._may_end_all_of(request, user) else None
 
-    def _may_end_all_of(self, request: HttpRequest, user_id: str) -> bool:
-        all_of_user = OnlineSession.online.of_users([user_id])
-        visible = self.sessions(request).of_users([user_id])
-        # get_queryset() of a subclass may leave out some of them.
-        if visible.sids is not None or visible.session_filter != all_of_user.session_filter:
+    def _may_end_all_of(self, request: HttpRequest, user: AbstractBaseUser) -> bool:
+        user_id = online.user_id_of(user)
+        if not blocking.rule_for_sessions(request, self)(user_id, user):
             return False
-        if not self._asks_each:
+        if not self.asks_each:
             return True
-        sessions = list(all_of_user[: CHECKED_MAX + 1])
+        sessions = list(OnlineSession.online.of_users([user_id])[: CHECKED_MAX + 1])
         return len(sessions) <= CHECKED_MAX and all(
             self.has_view_permission(request, session) and self.has_end_permission(request, session)
             for session in sessions
@@ -542,7 +540,8 @@ class EndingAdmin(pages.ListAdmin):
         return type(self).has_end_permission is not EndingAdmin.has_end_permission
 
     @property
-    def _asks_each(self) -> bool:
+    def asks_each(self) -> bool:
+        """Whether rules of a subclass are asked about each session."""
         # A script can't apply a subclass's rules for single sessions. It does apply what get_queryset() leaves out.
         return self._has_custom_rule or type(self).has_view_permission is not admin.ModelAdmin.has_view_permission
 

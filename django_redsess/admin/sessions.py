@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
+from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import URLPattern, path
@@ -415,11 +416,15 @@ class OnlineSessionAdmin(SessionPageAdmin):
             "name": str(user),
             "is_active": is_active,
             "last": last_sign_in_html(request, self.admin_site, of_user) if of_user else "",
-            "block": labels.blocked(online.block_of(user)),
+            "block": self.block_text(request, user),
             "url": pages.admin_url(user, self.admin_site),
             "deactivate_url": deactivate_url,
             "block_url": block_url,
         }
+
+    def block_text(self, request: HttpRequest, user: AbstractBaseUser) -> str:
+        """Say until when ``user`` is blocked, with the message. ``""`` for no block, and for who may not see it."""
+        return blocking.text_of(request, self, user)
 
     def _search_help(self, request: HttpRequest) -> str:
         # A theme may show the beginning only: who knows the page of users expects the rest.

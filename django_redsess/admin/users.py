@@ -61,7 +61,31 @@ def users_admin(request: HttpRequest, site: AdminSite) -> admin.ModelAdmin[Any] 
 def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
     """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
     of_users = users_admin(request, site)
-    return {} if of_users is None else users_by_id(user_ids, among=of_users.get_queryset(request))
+    if of_users is None:
+        return {}
+    users = users_by_id(user_ids, among=of_users.get_queryset(request))
+    return {key: user for key, user in users.items() if of_users.has_view_or_change_permission(request, user)}
+
+
+def hidden_users(
+    request: HttpRequest, site: AdminSite, user_ids: set[str], users: Mapping[str, AbstractBaseUser]
+) -> set[str]:
+    """
+    Return those of ``user_ids`` whom a rule in the admin of users hides from the administrator. Without a rule: none.
+
+    A rule is a ``get_queryset()`` of its own, or, for administrators who may see users, the permission to see a single
+    one. ``users`` are those who exist, by primary key.
+    """
+    of_users = site._registry.get(get_user_model())
+    if of_users is None:
+        return set()
+    shown = user_ids
+    if type(of_users).get_queryset is not admin.ModelAdmin.get_queryset:
+        shown = set(users_by_id(user_ids, among=of_users.get_queryset(request)))
+    if of_users.has_view_or_change_permission(request):
+        may_see = of_users.has_view_or_change_permission
+        shown = {each for each in shown if each not in users or may_see(request, users[each])}
+    return user_ids - shown
 
 
 def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[Any]:
@@ -274,6 +298,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             user_ids = [online.user_id_of(obj)]
             # Django calls the method that shows the field without the request.
             obj.redsess_sessions = sessions.sessions(request).of_users(user_ids)
+            obj.redsess_block = sessions.block_text(request, obj)
             if sessions.has_end_permission(request):
                 obj.redsess_end_url = end_url(request, self.admin_site, query=query_of(user_ids))
             fields.append("online_sessions")
@@ -304,7 +329,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     def online_sessions(self, user: AbstractBaseUser) -> str:
         """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
         user_id, limit = online.user_id_of(user), paragraph(user_limit.describe(user))
-        limit += paragraph(labels.blocked(online.block_of(user)))
+        limit += paragraph(getattr(user, "redsess_block", ""))
         sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
         count = sessions.count()
         if not count:

@@ -231,7 +231,10 @@ def describe_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> J
     """Describe the block of a user."""
     Parameters(request)
     _require_block(request)
-    block = online.block_of(_user(user_id))
+    user = _user(user_id)
+    if not blocking.may_see(request, sessions_admin, user):
+        raise PermissionDenied("You may not see the block of this user.")
+    block = online.block_of(user)
     if block is None:
         raise _no_block()
     return _block_described(block)
@@ -261,7 +264,7 @@ def lift_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> None:
     Parameters(request)
     _require_block(request)
     _user(user_id)
-    user = blocking.may_block(request, user_id)
+    user = blocking.may_block(request, sessions_admin, user_id)
     if user is None:
         raise PermissionDenied("You may not lift the block of this user.")
     if not blocking.lift(request, user):

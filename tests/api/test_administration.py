@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.test import Client
 
@@ -221,6 +223,35 @@ def test_a_sites_own_rules_hold(alice, here, there, root, monkeypatch) -> None:
     assert (answer["ended"], answer["refused"], set(answer["gone"])) == ([], [kept], {hidden, sid_of(root)})
     assert status(root, "put", f"users/{alice.pk}/block", {"until": in_hours(1)}) == 403
     assert count(alice) == 2
+
+
+RULES: dict[str, tuple[type[admin.ModelAdmin], str, Callable[..., Any]]] = {
+    "sessions of others": (OnlineSessionAdmin, "get_queryset", lambda self, _: self.model.online.of_users(["0"])),
+    "not to see": (OnlineSessionAdmin, "has_view_permission", lambda self, _, obj=None: str(obj) != "alice"),
+    "not to end": (OnlineSessionAdmin, "has_end_permission", lambda self, _, obj=None: str(obj) != "alice"),
+    "accounts of others": (
+        *(UserAdmin, "get_queryset"),
+        lambda self, _: self.model.objects.exclude(username="alice"),
+    ),
+    "account not to see": (
+        *(UserAdmin, "has_view_or_change_permission"),
+        lambda self, _, obj=None: str(obj) != "alice",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_sites_own_rules_hold_for_a_block(alice, monkeypatch, rule: str) -> None:
+    of, name, method = RULES[rule]
+    monkeypatch.setattr(of, name, method)
+    client, path = staff(Client(), SEES, ENDS, BLOCKS), f"users/{alice.pk}/block"
+    assert status(client, "put", path, {"until": in_hours(1)}) == 403
+    assert online.blocked() == []
+    online.block(alice, until=datetime.now(UTC) + timedelta(hours=1), message="A secret.")
+    answer = ask(client, "get", path)
+    assert (answer.status_code, "secret" in answer.text) == (403, False)
+    assert status(client, "delete", path) == 403
+    assert online.block_of(alice)
 
 
 def test_a_user_is_blocked_shown_and_let_in_again(alice, here, root) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.urls import include, path
+from django.utils import timezone
 
 from benchmarks.fill import fill
 from django_redsess import online
@@ -23,9 +25,11 @@ from tests.helpers.online import sign_in
 pytestmark = pytest.mark.django_db
 
 VIEW, END, END_ALL = "view_onlinesession", "end_onlinesession", "end_all_onlinesession"
+BLOCK, BLOCKED, UNBLOCK = "block_user", LIST + "blocked/", LIST + "unblock/"
 
 # A test fills them with the pages of the site that it makes.
 urlpatterns: list[Any] = []
+handler403 = "tests.helpers.site.urls.handler403"
 
 
 @pytest.fixture
@@ -237,6 +241,67 @@ def test_a_session_that_a_rule_forbids_to_see_is_not_looked_up(client, users, si
         for name, count in (("alice", 1), ("bob", 0)):
             page = Page(client.get(f"/admin/auth/user/{users[name].pk}/change/"))
             assert ("1 session" in page.links, "not signed in" in page.text) == (bool(count), not count)
+
+
+class AccountsButBobs(UsersWithSessions):
+    """Has a list of users without bob."""
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).exclude(username="bob")
+
+
+class AccountsNotToSee(UsersWithSessions):
+    """Shows bob in the list of users, and nobody his page."""
+
+    def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+        return super().has_view_permission(request, obj) and (obj is None or obj.username != "bob")
+
+
+def block(user: User, message: str, by: User | None = None) -> None:
+    online.block(user, until=timezone.now() + timedelta(hours=1), message=message, by=by)
+
+
+def places_of_a_block(user: User) -> list[str]:
+    """Where the admin says that a user is blocked."""
+    return [BLOCKED, f"{LIST}?q={user.username}", f"/admin/auth/user/{user.pk}/change/"]
+
+
+LIMITED = [
+    *((kind, UsersWithSessions) for kind in (NotBob, NotToSee, NotToEnd)),
+    *((OnlineSessionAdmin, kind) for kind in (AccountsButBobs, AccountsNotToSee)),
+]
+
+
+@pytest.mark.parametrize(("of_sessions", "of_users"), LIMITED, ids=lambda kind: kind.__name__)
+def test_a_block_is_seen_set_and_lifted_by_who_may_see_and_end_that_user(
+    client, users, serve, of_sessions, of_users
+) -> None:
+    serve(of_sessions, of_users)
+    staff(client, VIEW, END, BLOCK, "view_user")
+    bob, alice = users["bob"], users["alice"]
+    assert client.post(ENDING, {"block": f"1 {bob.pk}"}).status_code == 403
+    assert online.blocked() == []
+    block(bob, "A secret.")
+    block(alice, "Call us.", by=bob)
+    for url in places_of_a_block(bob):
+        assert "A secret." not in Page(client.get(url, follow=True)).text, url
+    [table] = Page(client.get(BLOCKED)).tables
+    # Who has blocked is named as far as that user may be seen.
+    named = f"user {bob.pk}" if of_users is not UsersWithSessions else "bob"
+    assert [row[:1] + row[2:4] for row in table[1:]] == [["alice", "Call us.", named]]
+    assert client.post(UNBLOCK, {"user": bob.pk}).status_code == 403
+    assert client.post(UNBLOCK, {"user": alice.pk}).status_code == 302
+    assert [each.user_id for each in online.blocked()] == [str(bob.pk)]
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_a_block_is_told_to_who_may_block(client, users, serve, may: bool) -> None:
+    serve(OnlineSessionAdmin, UsersWithSessions)
+    staff(client, VIEW, END, "view_user", *([BLOCK] if may else []))
+    block(users["bob"], "A secret.")
+    for url in places_of_a_block(users["bob"])[0 if may else 1 :]:
+        text = Page(client.get(url)).text
+        assert ("A secret." in text, "Blocked until" in text or url == BLOCKED) == (may, may), url
 
 
 def test_a_rule_is_about_sessions_and_not_users(client, users, serve, new_session) -> None:
