@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.admin.sites import AdminSite
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,6 +20,7 @@ from django_redsess.admin import history, pages
 from django_redsess.admin.users import hidden_users, is_in_reach, name_among, users_admin
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
+from django_redsess.online.blocking import LONGEST, LONGEST_OF_OTHERS
 from django_redsess.querysets import users_by_id
 
 HOURS = {
@@ -96,6 +99,17 @@ def may_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBase
     """
     user = visible(request, sessions, {user_id}).get(user_id)
     return user if user is not None and is_in_reach(request, user) else None
+
+
+def longest(request: HttpRequest, site: AdminSite, user: AbstractBaseUser) -> timedelta:
+    """
+    Return for how long the administrator may block ``user``: for a week, or longer if they may change the user.
+
+    Who may not could keep a user out for good, which is deactivation, and takes the permission to change the user.
+    """
+    users = site._registry.get(get_user_model())
+    may_change = users is not None and users.has_change_permission(request, user)
+    return LONGEST if may_change or getattr(request.user, "is_superuser", False) else LONGEST_OF_OTHERS
 
 
 def text_of(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, get_args
 
@@ -25,6 +26,7 @@ from django_redsess.api.own import sid_of
 from django_redsess.api.parameters import Body, Json, Parameters
 from django_redsess.api.problems import Problem, unprocessable
 from django_redsess.models import OnlineSession
+from django_redsess.online.blocking import LONGEST
 from django_redsess.online.labels import iso
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.online.paging import Place
@@ -250,6 +252,12 @@ def set_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
     until, message, user = body.moment("until"), body.message(), _user(user_id)
     if sessions_admin.to_block(request, user_id) is None:
         raise PermissionDenied("You may not block this user.")
+    longest = blocking.longest(request, sessions_admin.admin_site, user)
+    # Clocks differ: who asks for a week by a clock that is a little fast gets it.
+    if until - datetime.now(UTC) > longest + timedelta(hours=1):
+        if longest == LONGEST:
+            raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")
+        raise PermissionDenied(f"You may block this user for at most {longest.days} days.")
     try:
         ended = sessions_admin.block(request, user, until, message)
     except ValueError:

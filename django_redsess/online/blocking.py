@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from django_redsess.online.ending import end_all_of
@@ -15,6 +15,12 @@ from django_redsess.times import given
 from django_redsess.transport.lua_scripts import CONSTANTS
 from django_redsess.transport.replicas import EndedCount
 from django_redsess.transport.round_trips import CallOutside, Steps
+
+LONGEST = timedelta(days=3660)
+"""The longest block by a command, or by an administrator who may change the user. Code may set any time."""
+
+LONGEST_OF_OTHERS = timedelta(days=7)
+"""The longest block by any other administrator."""
 
 LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 """How many blocks can be listed."""

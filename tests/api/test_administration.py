@@ -254,6 +254,19 @@ def test_a_sites_own_rules_hold_for_a_block(alice, monkeypatch, rule: str) -> No
     assert online.block_of(alice)
 
 
+def test_a_block_is_a_week_at_most_for_who_may_not_change_the_user(alice, root) -> None:
+    path, week = f"users/{alice.pk}/block", 7 * 24
+    client = staff(Client(), SEES, ENDS, BLOCKS)
+    answer = ask(client, "put", path, {"until": in_hours(week + 2)})
+    assert (answer.status_code, answer.json()["detail"]) == (403, "You may block this user for at most 7 days.")
+    assert status(client, "put", path, {"until": "9998-01-01T00:00:00Z"}) == 403
+    assert online.blocked() == []
+    assert status(client, "put", path, {"until": in_hours(week)}) == 200
+    for may_change in (staff(Client(), SEES, ENDS, BLOCKS, "change_user", name="dora"), root):
+        assert status(may_change, "put", path, {"until": in_hours(week + 2)}) == 200
+        assert status(may_change, "put", path, {"until": "9998-01-01T00:00:00Z"}) == 422
+
+
 def test_a_user_is_blocked_shown_and_let_in_again(alice, here, root) -> None:
     path = f"users/{alice.pk}/block"
     assert status(root, "get", path) == 404

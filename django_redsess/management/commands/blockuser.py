@@ -17,12 +17,10 @@ from django_redsess.management.terminal import (
     user_named,
 )
 from django_redsess.online import labels
-from django_redsess.online.blocking import LISTED_MAX
+from django_redsess.online.blocking import LISTED_MAX, LONGEST
 from django_redsess.online.labels import printable
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
-
-DAYS_MAX = 3660
 
 
 class Command(CommandWithExamples):
@@ -73,8 +71,10 @@ class Command(CommandWithExamples):
         except ValueError as error:
             raise CommandError(f"--message: {error}") from error
         self._seconds = seconds_of(options["time"], "--for") if options["time"] else 0
-        if self._seconds > DAYS_MAX * 86400:
-            raise CommandError(f"--for is at most {DAYS_MAX}d. To keep somebody out for good, deactivate the account.")
+        if self._seconds > LONGEST.total_seconds():
+            raise CommandError(
+                f"--for is at most {LONGEST.days}d. To keep somebody out for good, deactivate the account."
+            )
 
     def _block(self, name: str, user: AbstractBaseUser, options: dict[str, Any]) -> None:
         until = datetime.now(UTC) + timedelta(seconds=self._seconds)
