@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
@@ -18,7 +19,6 @@ from redis.exceptions import RedisError
 from django_redsess import forks, online
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.observers import prometheus
 from django_redsess.online import Totals
 from django_redsess.transport.keys import Keyspace, keyspace
 
@@ -41,8 +41,15 @@ class _Everything(Collector):
 
 
 def _observed() -> Iterator[Metric]:
-    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    if folder is None:
+        # Where there is a folder that is gone, this could not be imported.
+        from django_redsess.observers import prometheus
+
         yield from prometheus.registry.collect()
+        return
+    if not Path(folder).is_dir():
+        # The observer's line in the log says so.
         return
     together = CollectorRegistry()
     MultiProcessCollector(together)  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from django_redsess.clock import monotonic
 from django_redsess.conf import Conf
 
 __all__ = ["Observer", "Server"]
@@ -48,8 +49,11 @@ class Observer(Protocol):
     What a class that ``REDSESS["OBSERVERS"]`` names has to offer. It is made once in a process, without arguments.
 
     Its methods are called in the thread, or in the task, whose operation it was: so a tracer finds the span of the
-    request. They must return at once, since each request waits for them. In an event loop, all requests do. One that
-    raises is logged, and not called again in this process.
+    request. They must return at once, since each request waits for them. In an event loop, all requests do.
+
+    One that raises is logged, and not called again in this process. One that takes more than 5 ms a call on average is
+    logged when that adds up to a second, and not called for a minute; at the next time for two, up to an hour. A call
+    under way can't be broken off: one that never returns holds its request for ever.
     """
 
     def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
@@ -74,7 +78,44 @@ class NotMade(NamedTuple):
     hint: str
 
 
-chosen: tuple[Observer, ...] = ()
+CALL_SECONDS = 0.005
+"""What a call may take on average. With many busy threads, a short one waits for the interpreter now and then."""
+
+SPARE_SECONDS = 1.0
+"""How much more than that an observer may take in all, before it is left out for a while."""
+
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 60.0, 3600.0
+"""How long it is left out at first, and at most: each pause is twice as long as the last one."""
+
+
+class Called:
+    """An observer that is called, and the time that it has taken since it was made or was left out."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.operation, self.event = observer.operation, observer.event
+        self.pause, self.pauses_until = PAUSE_SECONDS, 0.0
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.calls, self.seconds, self.excess = 0, 0.0, 0.0
+
+    def took(self, seconds: float, now: float) -> None:
+        """Note that a call took ``seconds``, until ``now``. Leave the observer out for a while if that is too much."""
+        self.excess = max(0.0, self.excess + seconds - CALL_SECONDS)
+        # Calls of other threads may return during a pause.
+        if self.excess <= SPARE_SECONDS or now < self.pauses_until:
+            return
+        if now - self.pauses_until > PAUSE_SECONDS_MAX:
+            self.pause = PAUSE_SECONDS
+        pause, self.pauses_until = self.pause, now + self.pause
+        self.pause = min(2 * pause, PAUSE_SECONDS_MAX)
+        text = "%s is too slow, and is not called for %.0f s: requests waited for it for %.1f s (calls: %d)."
+        logger.warning(text, type(self.observer).__qualname__, pause, self.seconds, self.calls)
+        self._begin_anew()
+
+
+chosen: tuple[Called, ...] = ()
 """Those that ``REDSESS["OBSERVERS"]`` names, without those that could not be made or have raised."""
 
 not_made: list[NotMade] = []
@@ -100,9 +141,9 @@ def choose() -> bool:
     return True
 
 
-def _made(path: str) -> Observer | None:
+def _made(path: str) -> Called | None:
     try:
-        observer: Observer = import_string(path)()
+        return Called(import_string(path)())
     except Exception as error:
         package = (getattr(error, "name", None) or "").partition(".")[0] if isinstance(error, ImportError) else ""
         why, hint = f"{type(error).__name__}: {error}", "It must name a class that is made without arguments."
@@ -112,29 +153,44 @@ def _made(path: str) -> Observer | None:
         not_made.append(NotMade(path, why, hint))
         logger.error("The observer %s can't be made, and is left out: %s. %s", path, why, hint)
         return None
-    return observer
 
 
 def operation(name: str, server: Server, seconds: float, error: BaseException | None) -> None:
     """Tell all observers of an operation."""
-    for observer in chosen:
+    began = monotonic()
+    for each in chosen:
+        if began < each.pauses_until:
+            continue
         try:
-            observer.operation(name, server, seconds, error)
+            each.operation(name, server, seconds, error)
         except Exception:
-            _leave_out(observer)
+            _leave_out(each)
+        now = monotonic()
+        taken = now - began
+        each.calls, each.seconds, began = each.calls + 1, each.seconds + taken, now
+        if taken > CALL_SECONDS or each.excess:
+            each.took(taken, now)
 
 
 def event(name: str, **facts: object) -> None:
     """Tell all observers of an event."""
-    for observer in chosen:
+    began = monotonic()
+    for each in chosen:
+        if began < each.pauses_until:
+            continue
         try:
-            observer.event(name, **facts)
+            each.event(name, **facts)
         except Exception:
-            _leave_out(observer)
+            _leave_out(each)
+        now = monotonic()
+        taken = now - began
+        each.calls, each.seconds, began = each.calls + 1, each.seconds + taken, now
+        if taken > CALL_SECONDS or each.excess:
+            each.took(taken, now)
 
 
-def _leave_out(observer: Observer) -> None:
-    """Log the present exception, and call ``observer`` no more."""
+def _leave_out(failed: Called) -> None:
+    """Log the present exception, and call the observer no more."""
     global chosen
-    chosen = tuple(other for other in chosen if other is not observer)
-    logger.exception("%s failed, and is not called again in this process.", type(observer).__qualname__)
+    chosen = tuple(other for other in chosen if other is not failed)
+    logger.exception("%s failed, and is not called again in this process.", type(failed.observer).__qualname__)

@@ -58,4 +58,4 @@ def test_any_other_reason_is_named_and_the_others_observe(settings, caplog, path
     [message] = told()
     assert named in message.msg
     assert path in message.msg
-    assert [type(each).__name__ for each in observers.chosen] == ["Notes"]
+    assert [type(each.observer).__name__ for each in observers.chosen] == ["Notes"]

@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -46,6 +47,26 @@ class Notes:
 class Fails(Notes):
     def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
         raise ArithmeticError(name)
+
+
+class Slow(Notes):
+    """Takes too long: so much goes the clock on that it is measured by."""
+
+    now, takes = 0.0, 0.0
+
+    def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
+        super().operation(name, server, seconds, error)
+        Slow.now += Slow.takes
+
+    def event(self, name: str, **facts: object) -> None:
+        super().event(name, **facts)
+        Slow.now += Slow.takes
+
+
+class Sleeps(Notes):
+    def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
+        super().operation(name, server, seconds, error)
+        time.sleep(0.05)
 
 
 ELSEWHERE = ("rotate", "viewed", "recent_items", "time")
@@ -180,6 +201,76 @@ def test_one_that_raises_is_logged_once_and_left_out(redis, settings, notes, cap
         "Fails failed, and is not called again in this process."
     ]
     assert {"create", "read", "save", "sign_in", "end"}.issubset(names())
+
+
+@pytest.fixture
+def slow(settings, notes, monkeypatch) -> type[Slow]:
+    """Measure observers by a clock that only the slow one moves."""
+    Slow.now, Slow.takes = 1000.0, 0.0
+    monkeypatch.setattr(observers, "monotonic", lambda: Slow.now)
+    observe(settings, "Slow", "Notes")
+    # What a process asks once is asked.
+    use()
+    observers.chosen[0].calls, Slow.takes = 0, 2.0
+    return Slow
+
+
+def calls_in(use: Any) -> tuple[int, int]:
+    """Use sessions; return how often the slow observer was called, and how often the other one."""
+    began = Slow.now
+    Notes.operations.clear()
+    use()
+    called = round((Slow.now - began) / Slow.takes)
+    return called, len(Notes.operations) - called
+
+
+def test_a_slow_one_costs_one_call_and_pauses_while_the_others_are_told(slow, caplog) -> None:
+    assert calls_in(use) == (1, 5)
+    assert calls_in(lambda: asyncio.run(ause())) == (0, 5)
+    observers.event("conflict_merged", merges=1)
+    assert (slow.now, len(Notes.events)) == (1002.0, 1)
+    assert lines_of(caplog, "django_redsess", logging.WARNING) == [
+        "Slow is too slow, and is not called for 60 s: requests waited for it for 2.0 s (calls: 1)."
+    ]
+
+
+def test_each_pause_of_a_slow_one_is_longer_up_to_an_hour(slow, caplog) -> None:
+    pauses = []
+    for _ in range(8):
+        assert calls_in(use)[0] == 1
+        [called] = observers.chosen[:1]
+        pauses.append(called.pauses_until - slow.now)
+        slow.now = called.pauses_until
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    # One that was well for long begins anew.
+    slow.now += 3601
+    assert calls_in(use)[0] == 1
+    assert observers.chosen[0].pauses_until - slow.now == 60
+
+
+def test_what_is_a_little_slow_adds_up_and_what_is_slow_now_and_then_does_not(slow, caplog) -> None:
+    slow.takes = 0.055
+    for _ in range(10):
+        use()
+    assert len(lines_of(caplog, "django_redsess", logging.WARNING)) == 1
+    assert "1.2 s (calls: 21)" in caplog.text
+    caplog.clear()
+    slow.now = observers.chosen[0].pauses_until
+    for number in range(600):
+        slow.takes = 0.4 if number % 100 == 0 else 0.0001
+        use_once()
+    assert lines_of(caplog, "django_redsess", logging.WARNING) == []
+
+
+def use_once() -> None:
+    observers.event("conflict_merged", merges=1)
+
+
+def test_one_that_sleeps_is_left_out_after_what_it_may_spare(settings, notes, monkeypatch) -> None:
+    monkeypatch.setattr(observers, "SPARE_SECONDS", 0.02)
+    observe(settings, "Sleeps")
+    use()
+    assert len(names()) == 1
 
 
 def test_an_outage_is_told_when_it_begins_and_when_it_is_over(redis, settings, notes, new_session) -> None:

@@ -161,6 +161,36 @@ def test_the_page_of_django_prometheus_shows_nothing_of_ours_a_second_time(rf, n
     assert {name.startswith("redsess_") for name, *_ in ours} == {True}
 
 
+WITHOUT_FOLDER = """
+import django
+from django.conf import settings
+settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.observers.prometheus.Observer"]}
+django.setup()
+from django.core import checks
+from django.test import Client
+told = [each.id for each in checks.run_checks() if each.id == "django_redsess.E091"]
+page = Client().get("/metrics")
+names = {line.split("{")[0].split(" ")[0] for line in page.text.splitlines() if line[:1] != "#"}
+found = "redsess_up" in names, "redsess_operation_seconds_count" in names
+print(Client().get("/write/colour/red/").status_code, page.status_code, *found, *told)
+"""
+
+
+def test_a_site_whose_folder_is_gone_starts_and_shows_what_it_knows(server: servers.Server, tmp_path: Path) -> None:
+    environment = {
+        "DJANGO_SETTINGS_MODULE": "tests.helpers.site.settings",
+        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "gone"),
+        "REDIS_URL": server.url,
+        "REDSESS_DEMO_DIR": str(tmp_path),
+        "HISTORY": "0",
+    }
+    command = [sys.executable, "-c", WITHOUT_FOLDER]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["200", "200", "True", "False", "django_redsess.E091"], done.stderr
+
+
 WORKERS = 3
 CONFIGURATION = """
 from prometheus_client import multiprocess
