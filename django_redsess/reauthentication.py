@@ -1,12 +1,14 @@
 """
 The password is asked again before a user ends other sessions: somebody else may sit at a device that is signed in.
 
-Where django-allauth is installed, its own pages ask.
+Where django-allauth is installed, its own pages ask, and programs are told where. It may want another proof than the
+password.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from secrets import token_hex
 from typing import Any
 
@@ -14,6 +16,7 @@ from django import forms
 from django.apps import apps
 from django.contrib.auth import SESSION_KEY, authenticate, update_session_auth_hash
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy
@@ -61,10 +64,13 @@ def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
         return None
     now = script_calls.time(keyspace().of_sid(session.stored_sid or "")).run()
     record = session.known.record
-    if any(_is_recent(at, now) for at in (record.login_ms if record else 0, session.get(GIVEN_KEY))):
+    if _is_recent(record.login_ms if record else 0, now):
         return None
-    if _has_allauth():
-        _ask_by_allauth(request)
+    if allauths_url(user):
+        if not _is_asked_by_allauth(request, user):
+            return None
+        _ask_by_allauth()
+    if _is_recent(session.get(GIVEN_KEY), now):
         return None
     return _form_of(request, user, session, now, request.POST) if user.has_usable_password() else None
 
@@ -73,6 +79,8 @@ def is_asked(request: HttpRequest, user: AbstractBaseUser) -> bool:
     """Tell whether ``user`` has to give the password first, or to authenticate again with allauth. For programs."""
     try:
         return ask(request, user) is not None
+    except PermissionDenied:
+        return True
     except Exception as error:
         if not _is_allauths(error):
             raise
@@ -84,7 +92,7 @@ def give(request: HttpRequest, user: AbstractBaseUser, password: str) -> Passwor
     Check the password of ``user``, whether or not it is asked for just now. Return None if it is right.
 
     Otherwise return the form with what is wrong. The session gets a new key, as by :func:`ask`. Who is signed in
-    without a session is never asked: any password will do.
+    without a session is never asked: any password will do. Not for a user whom allauth asks: see :func:`allauths_url`.
     """
     session = session_of(request)
     if session is None or SESSION_KEY not in session:
@@ -139,23 +147,66 @@ def _is_recent(at: int | None, now: int) -> bool:
     return at is not None and abs(now - at) < RECENT_SECONDS * 1000
 
 
-def _has_allauth() -> bool:
+def allauths_url(user: AbstractBaseUser) -> str:
+    """
+    Return the URL where allauth has ``user`` authenticate again. ``""`` if it does not: then our form asks.
+
+    It is the path of allauth's own API, where the site has that, else of its page for the user.
+    """
+    if not apps.is_installed("allauth.account"):
+        return ""
+    with suppress(NoReverseMatch):
+        return reverse("headless:browser:account:reauthenticate")
+    methods = _methods_of(user)
+    return str(methods[0]["url"]) if methods else ""
+
+
+def _page_of_allauth() -> str:
     try:
-        return apps.is_installed("allauth.account") and bool(reverse("account_reauthenticate"))
+        return reverse("account_reauthenticate")
     except NoReverseMatch:  # Its pages are not part of this site.
-        return False
+        return ""
 
 
-def _ask_by_allauth(request: HttpRequest) -> None:
-    """Raise allauth's exception if the user has to authenticate again. Afterwards allauth repeats ``request``."""
+def _methods_of(user: AbstractBaseUser) -> Sequence[Mapping[str, Any]]:
+    """Return how ``user`` can authenticate again on allauth's pages, the first one first."""
     # Imported here, since few sites have it.
+    from allauth.account.adapter import get_adapter
+
+    methods: Sequence[Mapping[str, Any]] = (
+        get_adapter().get_reauthentication_methods(user) if _page_of_allauth() else ()
+    )
+    return methods
+
+
+def _is_asked_by_allauth(request: HttpRequest, user: AbstractBaseUser) -> bool:
     from allauth.account.decorators import reauthentication_required
 
-    reauthentication_required(lambda request: HttpResponse())(request)
+    if _page_of_allauth() and not _methods_of(user):
+        return False  # The user has nothing to authenticate with.
+    try:
+        reauthentication_required(lambda request: HttpResponse())(request)
+    except Exception as error:
+        if not _is_allauths(error):
+            raise
+        return True
+    return False
+
+
+def _ask_by_allauth() -> None:
+    """Raise allauth's exception where it has a page. Afterwards allauth repeats the request."""
+    from allauth.account import app_settings
+    from allauth.core.exceptions import ReauthenticationRequired
+
+    if _page_of_allauth():
+        raise ReauthenticationRequired
+    if "password" not in getattr(app_settings, "REAUTHENTICATION_METHODS", ("password",)):
+        # Our page can't ask for anything else.
+        raise PermissionDenied
 
 
 def _is_allauths(error: Exception) -> bool:
-    if not _has_allauth():
+    if not apps.is_installed("allauth.account"):
         return False
     from allauth.core.exceptions import ReauthenticationRequired
 

@@ -13,7 +13,7 @@ from django_redsess.api.cursors import cursor_of, place_of
 from django_redsess.api.descriptions import described
 from django_redsess.api.endpoints import endpoint
 from django_redsess.api.parameters import Body, Json, Parameters
-from django_redsess.api.problems import PASSWORD_REQUIRED, Problem
+from django_redsess.api.problems import AUTHENTICATION_REQUIRED, PASSWORD_REQUIRED, Problem
 from django_redsess.online.listing import SessionFilter
 from django_redsess.online.paging import Place
 from django_redsess.session.session_store import session_of
@@ -33,7 +33,7 @@ def list_own(request: HttpRequest) -> Json:
 def end_others(request: HttpRequest) -> Json:
     """End all sessions of the user but the present one, which gets a new key."""
     Parameters(request)
-    _ask_again(request)
+    ask_again(request)
     return {"ended": online.end_user(_user_of(request), keep=sid_of(request), message=message_to_own())}
 
 
@@ -50,13 +50,15 @@ def end_own(request: HttpRequest, sid: str) -> None:
         logout(request)
         return
     _own(request, sid)
-    _ask_again(request)
+    ask_again(request)
     if not online.end(sid, message=message_to_own()):
         raise _no_session()
 
 
 def reauthenticate(request: HttpRequest) -> None:
-    """Check the user's password. After the right one, it is not asked for during five minutes."""
+    """Check the user's password. After the right one, it is not asked for during five minutes. Refused with allauth."""
+    if url := reauthentication.allauths_url(_user_of(request)):
+        raise _elsewhere(url)
     form = reauthentication.give(request, _user_of(request), Body(request, "password").text("password"))
     if form is not None and form.is_locked:
         wait = {"Retry-After": str(reauthentication.RECENT_SECONDS)}
@@ -87,10 +89,18 @@ def _no_session() -> Problem:
     return Problem(404, "You have no session with this id.")
 
 
-def _ask_again(request: HttpRequest) -> None:
-    if reauthentication.is_asked(request, _user_of(request)):
-        text = "Give your password first, by POST to me/reauthenticate."
-        raise Problem(403, text, kind=PASSWORD_REQUIRED)
+def ask_again(request: HttpRequest) -> None:
+    """Raise the error that tells the user to give the password first, if it must be given. Before own sessions end."""
+    user = _user_of(request)
+    if not reauthentication.is_asked(request, user):
+        return
+    if url := reauthentication.allauths_url(user):
+        raise _elsewhere(url)
+    raise Problem(403, "Give your password first, by POST to me/reauthenticate.", kind=PASSWORD_REQUIRED)
+
+
+def _elsewhere(url: str) -> Problem:
+    return Problem(403, f"Authenticate again first, at {url}.", kind=AUTHENTICATION_REQUIRED, url=url)
 
 
 sessions = endpoint(GET=list_own, DELETE=end_others)

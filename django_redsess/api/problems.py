@@ -13,23 +13,34 @@ PASSWORD_REQUIRED = (
 )
 """The type of the error of who has to give the password first."""
 
+AUTHENTICATION_REQUIRED = PASSWORD_REQUIRED.replace("#password-", "#authentication-")
+"""The type of the error of who has to authenticate again elsewhere. Its member ``url`` says where."""
+
 
 class Problem(Exception):  # noqa: N818
     """
     An error with an answer.
 
     ``status`` is that of HTTP, ``detail`` a sentence for developers. ``kind`` is the URI of its type: a program that
-    has to tell two errors with one status apart compares it. ``headers`` are added to the answer.
+    has to tell two errors with one status apart compares it. ``headers`` are added to the answer. ``url`` is a further
+    member of the answer: where to go.
     """
 
     def __init__(
-        self, status: int, detail: str, *, kind: str = "about:blank", headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        detail: str,
+        *,
+        kind: str = "about:blank",
+        url: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.kind, self.headers = status, detail, kind, headers
+        self.status, self.detail, self.kind, self.url, self.headers = status, detail, kind, url, headers
 
     def response(self) -> JsonResponse:
-        response = problem_details(self.status, self.detail, kind=self.kind)
+        more = {"url": self.url} if self.url else {}
+        response = problem_details(self.status, self.detail, kind=self.kind, **more)
         for name, value in (self.headers or {}).items():
             response[name] = value
         return response

@@ -9,5 +9,7 @@ from tests.helpers.running import drive
 
 
 @pytest.mark.slow
-def test_the_sessions_api_of_allauth_and_ours_list_and_end_the_same_sessions(server: Server, tmp_path: Path) -> None:
+def test_the_sessions_api_of_allauth_and_ours_end_the_same_sessions_and_ask_the_same(
+    server: Server, tmp_path: Path
+) -> None:
     drive("headless", settings="tests.helpers.site.settings.headless", server=server, folder=tmp_path)

@@ -2,14 +2,18 @@
 
 import json
 import os
+import time
+from functools import partial
 from typing import Any
 
 import redis
+from django.apps import apps
 from django.contrib.auth.models import User
+from django.test import override_settings
 from django.urls import include, path, reverse
 
 from django_redsess import online
-from django_redsess.reauthentication import RECENT_SECONDS
+from django_redsess.reauthentication import GIVEN_KEY, RECENT_SECONDS
 from django_redsess.signals import Reason, session_ended
 from django_redsess.transport.keys import sid_of
 from tests.helpers.behind import make_older
@@ -95,22 +99,52 @@ def both_end(user: User, told: list[tuple[str, Reason]]) -> None:
     assert online.of_user(user) == []
 
 
-def password_is_asked(user: User, client: redis.Redis) -> None:
-    """Where allauth asks, too, a DELETE of ours is an error for programs, and the password may be given to us."""
-    assert reverse("account_reauthenticate")
+def allauth_is_asked(user: User, client: redis.Redis) -> None:
+    """Where allauth asks, our API takes no password: it says where allauth does, and goes on after that."""
     here, there = signed_in("192.0.2.1"), signed_in("192.0.2.2")
     make_older(client, sid_of(key(here)), RECENT_SECONDS + 1)
     session = here.session
     for method in session["account_authentication_methods"]:
         method["at"] -= RECENT_SECONDS + 1
     session.save()
-    url = f"{OURS}/{sid_of(key(there))}"
-    answer = here.delete(url)
-    assert (answer.status_code, answer.json()["type"].rpartition("#")[2]) == (403, "password-required")
-    given = here.post(PASSWORD, {"password": "lovelace"}, content_type="application/json")
-    assert given.status_code == 204, given.text
+    url, allauths = f"{OURS}/{sid_of(key(there))}", reverse("headless:browser:account:reauthenticate")
+    for answer in (
+        here.delete(url),
+        here.delete(OURS),
+        here.post(PASSWORD, {"password": "lovelace"}, content_type="application/json"),
+        here.delete(url),
+    ):
+        problem = answer.json()
+        assert (answer.status_code, problem["type"].rpartition("#")[2]) == (403, "authentication-required")
+        assert problem["url"] == allauths
+    # What our form has found is nothing to allauth, and its page asks, too.
+    session = here.session
+    session[GIVEN_KEY] = int(time.time() * 1000)
+    session.save()
+    assert here.delete(url).status_code == 403
+    asked = here.post("/account/sessions/end-others/")
+    assert (asked.status_code, asked["Location"].partition("?")[0]) == (302, reverse("account_reauthenticate"))
+    given = here.post(allauths, {"password": "lovelace"}, content_type="application/json")
+    assert given.status_code == 200, given.text
     assert here.delete(url).status_code == 204
     assert [each.sid for each in online.of_user(user)] == [sid_of(key(here))]
+    here.post("/logout/")
+
+
+def pages_are_named(user: User, client: redis.Redis) -> None:
+    """Without allauth's API, its page is named: that of a second factor where a password is not enough."""
+    here = signed_in("192.0.2.1")
+    make_older(client, sid_of(key(here)), RECENT_SECONDS + 1)
+    give = partial(here.post, PASSWORD, {"password": "lovelace"}, content_type="application/json")
+    with override_settings(ROOT_URLCONF="tests.helpers.driven.allauths_pages"):
+        assert give().json()["url"] == reverse("account_reauthenticate")
+        with override_settings(ACCOUNT_REAUTHENTICATION_METHODS=["code"]):
+            EmailAddress = apps.get_model("account", "EmailAddress")
+            EmailAddress.objects.create(user=user, email="ada@shop.example", verified=True, primary=True)
+            assert give().json()["url"] == reverse("account_request_reauthentication_code")
+    # With neither, our form asks, if allauth takes a password.
+    with override_settings(ROOT_URLCONF="tests.helpers.site.urls"):
+        assert give().status_code == 204
 
 
 def main() -> None:
@@ -120,5 +154,6 @@ def main() -> None:
     session_ended.connect(lambda sender, sid, reason, **_: told.append((sid, reason)), weak=False)
     both_end(user, told)
     client = redis.from_url(os.environ["REDIS_URL"])
-    password_is_asked(user, client)
+    allauth_is_asked(user, client)
+    pages_are_named(user, client)
     assert not disagreements(client)
