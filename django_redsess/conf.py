@@ -262,6 +262,7 @@ class Conf:
         Whether users give their password again before they end other sessions of theirs.
 
         They are not asked for five minutes after a sign-in, or after they gave it; nor if they have no usable password.
+        The admin and the JSON API ask, too.
         """,
     )
     CONFIRM_ENDS = Setting[tuple[int, int] | None](

@@ -30,7 +30,7 @@ from django.http.response import HttpResponseBase
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template, render_to_string
 from django.urls import get_resolver, get_urlconf
-from django.utils.cache import patch_vary_headers
+from django.utils.cache import add_never_cache_headers, patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.http import http_date
 from django.utils.module_loading import import_string
@@ -207,6 +207,17 @@ def interruption() -> SessionInterrupted:
     return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
 
 
+ENDED_MEANWHILE = "Your session was ended while this request was answered."
+
+
+def _interrupted(instead_of: HttpResponseBase) -> HttpResponse:
+    """Return what a view of :func:`answer_problems` answers in place of :func:`interruption`."""
+    response = problem_details(401, ENDED_MEANWHILE)
+    add_never_cache_headers(response)
+    response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    return response
+
+
 class Closing:
     """The work on ``session`` when ``response`` is ready. Not needed if :func:`is_unchanged`."""
 
@@ -281,7 +292,10 @@ class Closing:
             try:
                 yield from session.saving()
             except UpdateError:
-                raise interruption() from None
+                if not _answers_problems(self.request):
+                    raise interruption() from None
+                self.response = _interrupted(self.response)
+                return False
             except SignInRefused:
                 # The user was blocked after the sign-in had asked.
                 yield from session.flushing()
@@ -349,7 +363,7 @@ def unavailable(
                 detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
             for_developers = _for_developers(outage) if settings.DEBUG else {}
             response: HttpResponse
-            if getattr(getattr(request.resolver_match, "func", None), "answers_problems", False):
+            if _answers_problems(request):
                 response = problem_details(503, detail, **for_developers)
             elif _wants_json(request):
                 response = JsonResponse({"detail": detail, **for_developers}, status=503)
@@ -422,6 +436,10 @@ def _exists(template: str) -> bool:
     return True
 
 
+def _answers_problems(request: HttpRequest) -> bool:
+    return getattr(getattr(request.resolver_match, "func", None), "answers_problems", False)
+
+
 def _wants_json(request: HttpRequest) -> bool:
     # Browsers name text/html where they show a page. Who takes anything is a program.
     accept = request.headers.get("Accept", "")
@@ -467,7 +485,11 @@ def passive(view: View) -> View:
 
 
 def answer_problems(view: View) -> View:
-    """Mark ``view`` as one whose errors are problem details (RFC 9457): in an outage the middleware answers so, too."""
+    """
+    Mark ``view`` as one whose errors are problem details (RFC 9457).
+
+    The middleware answers so, too: in an outage, and if the session ends while the request is answered.
+    """
     view.answers_problems = True  # type: ignore[attr-defined]
     return view
 

@@ -21,10 +21,11 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.admin import blocking, history, pages
+from django_redsess.admin import blocking, history, own_sessions, pages
 from django_redsess.admin.end_form import EndForm
 from django_redsess.admin.end_texts import count_text, ended_text, user_text
 from django_redsess.admin.filters import chosen
@@ -52,6 +53,8 @@ SIDS_MAX = 1000  # The most sessions that a request can end by their sids.
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
 CHECKED_MAX = 1000  # More sessions of a user, or of superusers, are not read one by one.
+
+hides_password = sensitive_post_parameters("password")
 
 
 class Progress(NamedTuple):
@@ -82,7 +85,7 @@ class EndingAdmin(pages.ListAdmin):
         view = self.admin_site.admin_view
         return [
             path("confirm/", view(require_safe(self.confirm_view)), name="django_redsess_onlinesession_confirm"),
-            path("end/", view(require_POST(self.end_view)), name="django_redsess_onlinesession_end"),
+            path("end/", view(require_POST(hides_password(self.end_view))), name="django_redsess_onlinesession_end"),
             *super().get_urls(),
         ]
 
@@ -108,9 +111,17 @@ class EndingAdmin(pages.ListAdmin):
             return self._deactivate(request, form)
         if form.cleaned_data["block"]:
             return self._block(request, form)
+        if self._ends_own_others(request, form.cleaned_data) and (question := own_sessions.ask(self, request)):
+            return question
         if form.cleaned_data["sids"]:
             return self._end_by_sid(request, form)
         return self._end_by_query(request, form)
+
+    def _ends_own_others(self, request: HttpRequest, data: dict[str, Any]) -> bool:
+        if not (sids := data["sids"].split()[:SIDS_MAX]):
+            return own_sessions.has_others_matching(request, self._matching(request, data["query"]))
+        current = online.find(sids, follow=True)
+        return own_sessions.has_others(request, self.look_up(request, *(session.sid for session in current)))
 
     def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data, own_sid = form.cleaned_data, pages.own_sid_of(request)

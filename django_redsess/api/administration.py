@@ -16,13 +16,13 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from django_redsess import online
-from django_redsess.admin import blocking, filters
+from django_redsess.admin import blocking, filters, own_sessions
 from django_redsess.admin.ending import SIDS_MAX
 from django_redsess.admin.users import users_admin, users_have
 from django_redsess.api.cursors import cursor_of, place_of
 from django_redsess.api.descriptions import described
 from django_redsess.api.endpoints import Method, endpoint
-from django_redsess.api.own import sid_of
+from django_redsess.api.own import ask_again, sid_of
 from django_redsess.api.parameters import Body, Json, Parameters
 from django_redsess.api.problems import Problem, unprocessable
 from django_redsess.models import OnlineSession
@@ -181,6 +181,8 @@ def end(request: HttpRequest, sessions_admin: Any, sid: str) -> None:
     message = Parameters(request, "message").message()
     _require_end(request, sessions_admin)
     session = _session(request, sessions_admin, sid, follow=True)
+    if own_sessions.has_others(request, [session]):
+        ask_again(request)
     sids, ended = sessions_admin.end_found(request, [session], message)
     if not sids:
         raise PermissionDenied("You may not end this session.")
@@ -196,6 +198,8 @@ def end_many(request: HttpRequest, sessions_admin: Any) -> Json:
     body = Body(request, "ids", "message")
     ids, message = list(dict.fromkeys(body.texts("ids", SIDS_MAX))), body.message()
     found = sessions_admin.look_up(request, *(each.sid for each in online.find(ids, follow=True)))
+    if own_sessions.has_others(request, found):
+        ask_again(request)
     sids, ended = sessions_admin.end_found(request, found, message)
     of_ended, of_found = {each.sid for each in ended}, {each.sid for each in found}
     return {
@@ -212,6 +216,8 @@ def end_of_user(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json
     """End all sessions of a user, but for the administrator's present one."""
     message = Parameters(request, "message").message()
     _require_end(request, sessions_admin)
+    if own_sessions.has_others_matching(request, sessions_admin.sessions(request).of_users([user_id])):
+        ask_again(request)
     ended = sessions_admin.end_of_user(request, user_id, message)
     return {"ended": len(ended), "may_return": ended.may_return}
 

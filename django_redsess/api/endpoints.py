@@ -20,7 +20,7 @@ from django.views.decorators.debug import sensitive_variables
 from django_redsess.api.parameters import Json
 from django_redsess.api.problems import Problem, not_allowed
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.middleware import answer_problems, unavailable
+from django_redsess.middleware import ENDED_MEANWHILE, answer_problems, unavailable
 from django_redsess.session.session_store import session_of
 
 Method = Callable[..., Json | None]
@@ -57,7 +57,7 @@ def endpoint(**methods: Method) -> Callable[..., HttpResponse]:
         except UpdateError:
             # Else the middleware would save it once more, and answer 400.
             request.session.modified = False
-            return Problem(401, "Your session was ended while this request was answered.").response()
+            return Problem(401, ENDED_MEANWHILE).response()
         except SessionStoreUnavailable as error:
             return unavailable(request, error)
 

@@ -17,9 +17,11 @@ from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.api import administration
 from django_redsess.models import OnlineSession
+from django_redsess.reauthentication import RECENT_SECONDS
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
 from tests.helpers.admin_pages import staff
 from tests.helpers.api import ask, get, ids, status, walk
+from tests.helpers.behind import make_older
 
 pytestmark = pytest.mark.django_db
 
@@ -296,3 +298,28 @@ def test_a_site_without_the_page_in_its_admin_has_no_such_urls(root, monkeypatch
         assert status(root, "get", "me/sessions") == 200
     finally:
         admin.site._registry[OnlineSession] = page
+
+
+@pytest.mark.parametrize("path", ["one", "many", "all"])
+def test_own_other_sessions_take_the_password(root, redis, path) -> None:
+    user = User.objects.get(username="root")
+    make_older(redis, sid_of(root), RECENT_SECONDS + 1)
+    sid = sid_of(sign_in(user))
+    asked: dict[str, tuple[Any, ...]] = {
+        "one": ("delete", f"sessions/{sid}"),
+        "many": ("post", "sessions/end", {"ids": [sid]}),
+        "all": ("delete", f"users/{user.pk}/sessions"),
+    }
+    problem = ask(root, *asked[path]).json()
+    assert (problem["status"], problem["type"].rpartition("#")[2]) == (403, "password-required")
+    assert count(user) == 2
+    assert status(root, "post", "me/reauthenticate", {"password": PASSWORD}) == 204
+    assert status(root, *asked[path]) in (200, 204)
+    assert count(user) == 1
+
+
+def test_the_present_session_and_others_of_users_take_no_password(alice, here, root, redis) -> None:
+    make_older(redis, sid_of(root), RECENT_SECONDS + 1)
+    assert status(root, "delete", f"sessions/{sid_of(here)}") == 204
+    assert status(root, "delete", f"users/{alice.pk}/sessions") == 200
+    assert status(root, "delete", f"sessions/{sid_of(root)}") == 204

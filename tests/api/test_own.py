@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
 from django_redsess import online, reauthentication
+from django_redsess.session import session_store
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
 from tests.helpers.api import ask, get, ids, status, walk
 from tests.helpers.behind import make_older
@@ -144,3 +146,24 @@ def test_an_end_meanwhile_is_401(alice, here, there, monkeypatch) -> None:
     monkeypatch.setattr(online, "end_user", ends_too_late)
     assert status(here, "delete", OWN) == 401
     assert count(alice) == 0
+
+
+@pytest.mark.parametrize("saves_always", [False, True])
+def test_an_end_at_any_moment_is_401(alice, monkeypatch, settings, saves_always) -> None:
+    """The session ends before the first, the second, … time that a request asks the server."""
+    settings.SESSION_SAVE_EVERY_REQUEST = saves_always
+    drive, found = session_store.drive, set()
+    for moment in range(1, 7):
+        here, calls = sign_in(alice), iter(range(1, 100))
+        sid = sid_of(here)
+
+        def ends(steps: Any, sid: str = sid, calls: Iterator[int] = calls, moment: int = moment) -> Any:
+            if next(calls) == moment:
+                online.end(sid)
+            return drive(steps)
+
+        monkeypatch.setattr(session_store, "drive", ends)
+        found.add(status(here, "post", PASSWORD_URL, {"password": PASSWORD}))
+        monkeypatch.setattr(session_store, "drive", drive)
+    # The last one is after all that the request does.
+    assert found == {401, 204}
