@@ -170,9 +170,16 @@ def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionSt
 
 
 def page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    """Render one of our templates in the frame of the site's ``base.html``, or in a plain one where it has none."""
+    """
+    Render one of our templates in the frame of the site's ``base.html``, or in a plain one where it has none.
+
+    No other page can show it in a frame: its buttons could be pressed there by whoever does not see them.
+    """
     site_base = Engine.get_default().select_template(["base.html", "django_redsess/plain.html"])
-    return render(request, f"django_redsess/{template}", {**context, "site_base": site_base})
+    response = render(request, f"django_redsess/{template}", {**context, "site_base": site_base})
+    # Not left to Django's middleware: the site may lack it, or allow frames.
+    response["X-Frame-Options"] = "DENY"
+    return response
 
 
 def password_change_url() -> str:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import wraps
 from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.sites import AdminSite
@@ -22,7 +24,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, URLPattern, reverse
 from django.utils.formats import number_format
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -58,6 +60,17 @@ class NearestPage(Paginator):  # type: ignore[type-arg]  # not subscriptable at 
         return max(1, min(int(number), self.num_pages))
 
 
+def _unframed(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    # The site may lack Django's middleware. A site whose own pages frame the admin says so by the setting.
+    @wraps(view)
+    def unframed(*args: Any, **kwargs: Any) -> HttpResponse:
+        response = view(*args, **kwargs)
+        response.headers.setdefault("X-Frame-Options", settings.X_FRAME_OPTIONS)
+        return response
+
+    return unframed
+
+
 class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """A list of rows that are viewed only. Subclasses add actions, which ask first."""
 
@@ -68,6 +81,14 @@ class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
 
     class Media:
         css = {"all": ("django_redsess/admin.css", "django_redsess/admin-session.css")}
+
+    @property
+    def urls(self) -> list[URLPattern]:
+        """Return the URLs of these pages. None can be framed, or only as ``X_FRAME_OPTIONS`` says."""
+        patterns = self.get_urls()
+        for pattern in patterns:
+            pattern.callback = _unframed(pattern.callback)
+        return patterns
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -274,3 +274,18 @@ def test_it_leads_to_the_page_that_changes_the_password_if_there_is_one(alice, s
     settings.ROOT_URLCONF = urls
     links = re.findall(r'<a class="redsess-button" href="([^"]*)"', sign_in(alice).get(NOT_ME).text)
     assert links == ([url] if url else [])
+
+
+def test_no_page_with_a_button_can_be_framed_without_djangos_middleware(here, settings) -> None:
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "XFrameOptions" not in name]
+    User.objects.update(is_staff=True, is_superuser=True)
+    pages = [here.get(LIST), here.post(END_OTHERS), here.get(NOT_ME), here.get("/api/v1/")]
+    lists = ["django_redsess/onlinesession/", "django_redsess/popularitem/", "redsess_history/signin/"]
+    lists += [f"{lists[0]}{path}" for path in ("numbers/", "blocked/", f"{sid_of(here)}/change/")]
+    lists += [f"{lists[0]}confirm/?sid={sid_of(here)}", f"{lists[1]}confirm/"]
+    admins = [here.get(f"/admin/{path}", follow=True) for path in lists]
+    settings.X_FRAME_OPTIONS = "SAMEORIGIN"
+    of_site = here.get(f"/admin/{lists[0]}")
+    assert {page.status_code for page in [*pages, *admins]} == {200}
+    assert {page.get("X-Frame-Options") for page in [*pages, *admins]} == {"DENY"}
+    assert (of_site["X-Frame-Options"], here.get(LIST)["X-Frame-Options"]) == ("SAMEORIGIN", "DENY")
