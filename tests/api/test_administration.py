@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin import OnlineSessionAdmin, blocking
 from django_redsess.api import administration
 from django_redsess.models import OnlineSession
 from django_redsess.reauthentication import RECENT_SECONDS
@@ -267,6 +267,7 @@ def test_a_block_is_a_week_at_most_for_who_may_not_change_the_user(alice, root) 
     for may_change in (staff(Client(), SEES, ENDS, BLOCKS, "change_user", name="dora"), root):
         assert status(may_change, "put", path, {"until": in_hours(week + 2)}) == 200
         assert status(may_change, "put", path, {"until": "9998-01-01T00:00:00Z"}) == 422
+    assert max(map(int, blocking.HOURS)) == week
 
 
 def test_a_user_is_blocked_shown_and_let_in_again(alice, here, root) -> None:
