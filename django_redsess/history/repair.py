@@ -126,11 +126,13 @@ def pruned(go_on: GoOn = lambda: True) -> Batches:
     """
     Delete rows that are older than ``HISTORY_DAYS``. Yield as :func:`closed`.
 
-    Those of living sessions stay, and so does the latest of each user, by which another device is known to be new. What
-    it says of the sender but the device is deleted.
+    Those of living sessions stay, and so does the latest of each user, by which another device is known to be new. If
+    that has no device, as a row that was made up, the latest one with a device stays, too. What they say of the sender
+    but the device is deleted.
     """
     rows, after = to_prune(), (0, 0)
-    has_later = Exists(SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms")))
+    later = SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms"))
+    has_later = Exists(later.filter(~Q(device="") | Q(device=OuterRef("device"))))
     while go_on():
         old = rows.filter(Q(login_ms__gt=after[0]) | Q(login_ms=after[0], pk__gt=after[1]))
         named = old.order_by("login_ms", "pk").values_list("login_ms", "pk", has_later)

@@ -309,6 +309,18 @@ def test_an_account_that_was_not_used_for_longer_than_rows_are_kept_gets_a_mail(
     assert len(mail.outbox) == 1
 
 
+@pytest.mark.usefixtures("notify")
+def test_a_strangers_device_is_new_though_the_latest_row_has_none(alice) -> None:
+    sign_in().post("/logout/")
+    # As a sign-in that was made up after an outage, by the same kind of browser.
+    row = SignIn.objects.get()
+    SignIn.objects.create(user=alice, login_ms=row.login_ms + 1, ended_at=row.ended_at, client=row.client)
+    SignIn.objects.update(login_ms=F("login_ms") - 100 * mails.DAY_MS)
+    list(repair.pruned())
+    sign_in()
+    assert len(mail.outbox) == 1
+
+
 def test_where_no_device_is_known_another_kind_of_browser_is_new(told, alice) -> None:
     sign_in()
     # As of a row that was made up.

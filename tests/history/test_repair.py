@@ -231,7 +231,7 @@ def test_of_each_users_latest_sign_in_the_device_is_kept_and_nothing_of_the_send
     # What was kept is looked at again each time, and goes with the next sign-in.
     assert [numbers("--prune")["pruned"] for _ in range(2)] == [4, 0]
     assert list(SignIn.objects.values_list("login_ms", *kept, *gone)) == [(3, *kept.values(), "", None, "", "", "")] * 2
-    SignIn.objects.create(user=bob, login_ms=4)
+    SignIn.objects.create(user=bob, login_ms=4, **kept)
     assert numbers("--prune")["pruned"] == 1
     assert set(SignIn.objects.values_list("user", "login_ms")) == {(alice.pk, 3), (bob.pk, 4)}
 
