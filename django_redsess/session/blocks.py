@@ -16,7 +16,9 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext
 
 from django_redsess import observers
+from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SignInRefused
+from django_redsess.session.record import USER_ID_MAX
 from django_redsess.session.script_calls import TIME_MAX
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.connections import of
@@ -145,8 +147,9 @@ def _reading(partition: Partition, user_id: str) -> bytes:
 
 
 def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> Block:
+    # Another program may have stored any text.
     message, _, by = (text or b"").decode(errors="replace").partition("\n")
-    return Block(user_id, time_of(min(float(over_at), TIME_MAX)), message, by)
+    return Block(user_id, time_of(min(float(over_at), TIME_MAX)), message[:MESSAGE_MAX], by[:USER_ID_MAX])
 
 
 def _milliseconds(at: datetime) -> int:

@@ -64,7 +64,7 @@ def deliver(sid: str, user_id: str, message: bytes) -> Steps[None]:
     # The user is signed in, even if this fails.
     with suppress(SessionStoreUnavailable):
         # In this order, what fails in between is told twice, and not never.
-        yield from _put(sid, user_id, message.decode(errors="replace"))
+        yield from _put(sid, user_id, message.decode(errors="replace")[:MESSAGE_MAX])
         yield from Plain(home, "message", sending.command("DEL", home.message_of(user_id)), 1, list)
 
 

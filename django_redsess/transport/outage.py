@@ -30,9 +30,11 @@ FORBIDDEN = (
     *("ACL failure in script", "The user executing the script can't"),
     *("unknown command", "Unknown command", "Unknown Redis command"),
     *("DB index is out of range", "SELECT is not allowed", "DENIED"),
+    "WRONGTYPE",
 )
-"""Error prefixes of a server that forbids a command, or does not know it. That lasts until a person changes an ACL, a
-renamed command or an address. redis-py's NoPermissionError means the same."""
+"""Error prefixes of a server that forbids a command, or does not know it, or has what another program has written
+under a key of ours. That lasts until a person changes an ACL, a renamed command, an address or the key. redis-py's
+NoPermissionError means the same."""
 
 logger = logging.getLogger("django_redsess")
 

@@ -123,10 +123,9 @@ def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(may, option: s
 
 
 def test_a_fault_of_ours_is_no_outage(browser, alice, redis, log) -> None:
-    browser.sign_in(alice)
-    redis.delete("{redsess}:expire")
-    redis.set("{redsess}:expire", "no sorted set")
-    assert browser.get(f"{browser.views}/who/").status_code == 500
+    redis.hset("{redsess}:totals", "created", "no number")
+    browser.client.raise_request_exception = False
+    assert browser.get(f"{browser.views}/write/cart/shoe/").status_code == 500
     redis.flushall()
     assert lines_of(log, "django_redsess", logging.ERROR) == []
-    assert "WRONGTYPE" in log.text
+    assert "not an integer" in log.text

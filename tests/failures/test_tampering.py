@@ -3,6 +3,7 @@
 import logging
 import pickle
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from django_redsess.transport.keys import keyspace, sid_of
 from testproject import settings as testproject_settings
 from tests.helpers.admin_pages import LIST, Page, page_of
 from tests.helpers.outages import lines_of
-from tests.helpers.visitors import Browser
+from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
@@ -311,3 +312,35 @@ def test_a_forged_sample_is_left_out_of_the_picture(administrator, redis, sample
     redis.zadd(keyspace().partitions[0].samples, {sample: 4_000_000_000_000})
     assert online.history()[: len(before)] == before
     assert administrator.get(LIST).status_code == 200
+
+
+def test_a_key_of_another_type_is_an_outage_of_what_needs_it(browser, alice, redis, log) -> None:
+    browser.sign_in(alice)
+    sid, user_id = browser.sid or "", str(alice.pk)
+    partition, cookie = keyspace().of_sid(sid), browser.cookie
+    online.block(User.objects.create_user("mallory"), until=datetime.now(UTC) + timedelta(hours=1), message="Call us.")
+    signs_in, view = f"{browser.views}/sign-in/alice/", f"/items/{'a' if browser.views else ''}records/lamp"
+    paths = (f"{browser.views}/who/", f"{browser.views}/write/cart/shoe/", view, signs_in)
+    assert browser.get(view).status_code == 200
+    of_session = [partition.viewed_by(sid), partition.online_user_of(user_id), partition.ended_of(sid)]
+    names = {*partition.names, *of_session, partition.block_of(user_id)}
+    stored = {name: redis.dump(name) for name in names}
+    for name in sorted(names):
+        redis.delete(name)
+        redis.xadd(name, {"not": "ours"})
+        found = {}
+        for path in paths:
+            browser.cookie = cookie
+            found[path] = browser.get(path)
+            assert found[path].status_code in (200, 302, 503), (name, path)
+            if found[path].status_code == 503:
+                assert_unavailable(found[path])
+        if name == partition.blocked:
+            assert [path for path, answer in found.items() if answer.status_code == 503] == [signs_in]
+            assert any("WRONGTYPE" in line for line in lines_of(log, "django_redsess", logging.ERROR))
+        redis.flushall()
+        for each, packed in stored.items():
+            if packed is not None:
+                redis.restore(each, 0, packed)
+    browser.cookie = cookie
+    assert browser.get(f"{browser.views}/who/").text == "alice"

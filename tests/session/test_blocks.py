@@ -255,6 +255,18 @@ def test_what_can_not_be_a_block_is_none(redis) -> None:
     assert sids_of("7") == {session.sid}
 
 
+def test_of_words_that_somebody_else_has_stored_only_the_first_are_shown(redis) -> None:
+    block()
+    redis.set(keyspace().of_user("7").block_of("7"), "x" * 1_000_000 + "\n" + "9" * 1_000_000)
+    [found] = online.blocked()
+    assert (len(found.message), len(found.by)) == (200, 255)
+    assert online.block_of(person("7")) == found
+    with pytest.raises(SignInRefused) as refused:
+        sign_in("7")
+    assert len(str(refused.value)) < 300
+    redis.flushall()
+
+
 def test_a_sign_in_asks_once(round_trips, new_session, partitions) -> None:
     there = new_session(colour="blue")
     sign_in("8")

@@ -37,7 +37,7 @@ def test_each_partition_gets_its_own_reply(four, redis, round_trips) -> None:
 def test_an_error_of_one_partition_is_raised_and_the_others_are_asked(four, redis) -> None:
     partitions = keyspace().partitions
     redis.set(partitions[2].totals, "no hash")
-    with pytest.raises(redis_py.ResponseError, match="WRONGTYPE"):
+    with pytest.raises(SessionStoreUnavailable, match="WRONGTYPE"):
         drive(ask_each("test", partitions, lambda n, _: command("HGET", partitions[n].totals, "created"), 1))
     redis.flushall()
 
