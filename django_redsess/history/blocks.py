@@ -13,10 +13,11 @@ from django_redsess import online
 from django_redsess.history.models import BlockCopy
 from django_redsess.history.recording import existing
 from django_redsess.history.writing import short_waits, write
-from django_redsess.online.blocking import LISTED_MAX
+from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
 from django_redsess.times import aware, stored
+from django_redsess.transport.round_trips import drive
 
 
 def connect() -> None:
@@ -58,9 +59,12 @@ def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, in
     using = router.db_for_write(BlockCopy)
     copies = BlockCopy.objects.using(using)
     copies.filter(until__lte=stored(datetime.now(UTC))).delete()
-    there = {key: block for block in online.blocked(limit=LISTED_MAX) if (key := user_key(block.user_id)) is not None}
+    found = drive(listed_with_origin(0, LISTED_MAX))
+    there = {key: block for block, _ in found if (key := user_key(block.user_id)) is not None}
     copied = {copy.pk: _block_of(copy) for copy in copies}
-    wrong = [key for key, block in there.items() if copied.get(key) != block]
+    # What another program has written must not outlive a new server.
+    own = {block for block, is_own in found if is_own}
+    wrong = [key for key, block in there.items() if block in own and copied.get(key) != block]
     for key in existing(wrong):
         with short_waits(using):
             _copy(key, using, there[key])

@@ -40,6 +40,8 @@ local function enter(sid, user_id, login_time, at, place)
   if user_id == "" then return end
   redis.call("ZADD", online_user, login_time, sid)
   redis.call("ZADD", online_user_of .. user_id, login_time, sid)
+  -- The user has signed in after a block. It is not in force again if the clock steps back.
+  if has_old_block then redis.call("ZREM", blocked, user_id) end
 end
 
 -- Take a session out of these lists.
@@ -125,10 +127,10 @@ end
 -- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "",
 -- and then no list is given. With a guest's place, these three are given as seen_list, and not used. `limit` and
 -- `full_at` are as in above_limit: `create` must be asked where one of the user's sessions may have to end, or the user
--- is blocked.
+-- is or was blocked.
 -- Reply: 1. Or nothing is written: 0 if `create` must be asked, which a repetition is told, too; or as text the time
 -- by which the record must be made.
-if not first or blocked_until(user_id) then return 0 end
+if not first or is_blocked(user_id) or has_old_block then return 0 end
 local expected = steady_time_of(seen_list)
 if not is_made_at(at, expected) then return digits(expected) end
 local own = user_id ~= "" and redis.call("ZCARD", online_user_of .. user_id) or 0
@@ -162,7 +164,7 @@ if found then
 end
 -- A repetition does not bring back what has ended meanwhile.
 if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
-if blocked_until(user_id) then return with_ended({ "blocked", "", item }) end
+if is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
 local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy, full_at)
@@ -188,7 +190,7 @@ return with_ended({ "saved", end_excess(leaving, excess, reason) })
 -- The client repeats a command whose reply was lost: then its record is there already.
 if redis.call("HEXISTS", login, sid) == 1 then return with_ended({ "there" }) end
 if redis.call("EXISTS", moved) == 1 or note_of(sid) ~= "" then return with_ended({ "ended" }) end
-if blocked_until(user_id) then
+if is_blocked(user_id) then
   redis.call("SET", moved, "here", "PX", mark_lifetime)
   return with_ended({ "ended" })
 end
@@ -243,7 +245,7 @@ if not found then return with_ended({ "gone", note_of(sid), item }) end
 if revision_of(found) == revision_of(record) then return with_ended({ "saved" }) end
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
 local user_before = user_of(found)
-if user_before ~= user_id and blocked_until(user_id) then return with_ended({ "blocked", "", item }) end
+if user_before ~= user_id and is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time(redis.call("ZSCORE", seen_list_of(user_before), sid))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
 
@@ -290,7 +292,7 @@ if string.sub(note_of(old_sid), 1, #note) == note then return with_ended({ "save
 local found, before = live_record(old_sid)
 if not found then return with_ended({ "gone", note_of(old_sid), item }) end
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
-if blocked_until(user_id) then return with_ended({ "blocked", "", item }) end
+if is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time_of(seen_list_of(user_id))
 if record ~= "" and not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
 local leaving, excess, reason = above_limit(user_id, sid, old_sid, limit, policy, full_at)

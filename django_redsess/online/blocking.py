@@ -63,6 +63,11 @@ def unblock(user_id: str) -> Steps[bool]:
 
 def listed(offset: int, limit: int) -> Steps[list[Block]]:
     """Read blocks, those that are over first."""
+    return [block for block, _ in (yield from listed_with_origin(offset, limit))]
+
+
+def listed_with_origin(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
+    """Read blocks, and beside each whether this site has set it: see :func:`django_redsess.session.blocks.page`."""
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if offset + limit > LISTED_MAX:

@@ -7,10 +7,14 @@ session of a blocked user begins, whatever signs in. A sign-in asks before, so t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import Any, Literal, NamedTuple
 
+from django.conf import settings
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext
@@ -18,11 +22,12 @@ from django.utils.translation import gettext
 from django_redsess import observers
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SignInRefused
-from django_redsess.session.record import USER_ID_MAX
+from django_redsess.session.record import SEAL_SIZE, USER_ID_MAX
 from django_redsess.session.script_calls import TIME_MAX
 from django_redsess.transport import lua_scripts, sending
+from django_redsess.transport.agreement import derived_key
 from django_redsess.transport.connections import of
-from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.lua_scripts import Script, Values
 from django_redsess.transport.round_trips import Call, Plain, Scored, Steps, ask_each, merged, time_of, with_scores
 
@@ -60,13 +65,14 @@ def restore(block: Block) -> Call[Restored]:
 
 def _setting(script: Script, block: Block) -> tuple[Partition, Script, tuple[bytes, ...], Values]:
     partition = keyspace().of_user(block.user_id)
-    text = f"{block.message}\n{block.by}" if block.message or block.by else ""
+    over_at = _milliseconds(block.until)
+    text = f"{block.message}\n{block.by}\n{_seals(block.user_id, over_at, block.message, block.by)[0]}"
     keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
     return (
         partition,
         script,
         keys,
-        script.arguments(user_id=block.user_id, over_at=_milliseconds(block.until), text=text),
+        script.arguments(user_id=block.user_id, over_at=over_at, text=text),
     )
 
 
@@ -85,7 +91,7 @@ def of_user(user_id: str) -> Plain[Block | None]:
     def found(replies: list[Any]) -> Block | None:
         over_at, text, time = replies
         now = of(partition).clock.learn(time)
-        return None if over_at is None or float(over_at) <= now else _made(user_id, over_at, text)
+        return None if over_at is None or float(over_at) <= now else _made(user_id, over_at, text)[0]
 
     return Plain(partition, "block", packed, 3, found, needed=3)
 
@@ -109,8 +115,12 @@ def refusal(block: Block) -> SignInRefused:
     return refused
 
 
-def page(offset: int, limit: int) -> Steps[list[Block]]:
-    """Read blocks of all users, those that are over first: at most ``limit``, after skipping ``offset``."""
+def page(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
+    """
+    Read blocks of all users, those that are over first: at most ``limit``, after skipping ``offset``.
+
+    Beside each is whether this site has set it. If not, another program has written it.
+    """
     partitions = keyspace().partitions
 
     def read(numbers: Sequence[int], count: int) -> Steps[list[list[list[Scored]]]]:
@@ -125,7 +135,7 @@ def page(offset: int, limit: int) -> Steps[list[Block]]:
     return (yield from _with_texts([(member.decode(errors="replace"), over_at) for over_at, member in entries]))
 
 
-def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[Block]]:
+def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[tuple[Block, bool]]]:
     homes = dict[Partition, list[str]]()
     for user_id, _ in entries:
         homes.setdefault(keyspace().of_user(user_id), []).append(user_id)
@@ -146,10 +156,20 @@ def _reading(partition: Partition, user_id: str) -> bytes:
     return sending.command("ZSCORE", partition.blocked, user_id) + sending.command("GET", partition.block_of(user_id))
 
 
-def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> Block:
+def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> tuple[Block, bool]:
     # Another program may have stored any text.
-    message, _, by = (text or b"").decode(errors="replace").partition("\n")
-    return Block(user_id, time_of(min(float(over_at), TIME_MAX)), message[:MESSAGE_MAX], by[:USER_ID_MAX])
+    message, by, seal, *_ = [*(text or b"").decode(errors="replace").split("\n", 2), "", ""]
+    at = min(float(over_at), TIME_MAX)
+    is_own = any(compare_digest(seal.encode(), each.encode()) for each in _seals(user_id, int(at), message, by))
+    return Block(user_id, time_of(at), message[:MESSAGE_MAX], by[:USER_ID_MAX]), is_own
+
+
+def _seals(user_id: str, over_at: int, message: str, by: str) -> list[str]:
+    """Return a seal of a block by each key that may have sealed it, the present key first."""
+    content = json.dumps([user_id, over_at, message, by]).encode()
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    sealing = [derived_key(key, b"redsess.block", prefix()) for key in keys]
+    return [blake2b(content, digest_size=SEAL_SIZE, key=key).hexdigest() for key in sealing]
 
 
 def _milliseconds(at: datetime) -> int:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SignInRefused
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session.record import Client, django_times
@@ -20,6 +22,8 @@ from tests.helpers.behind import faults, stored
 from tests.helpers.clocks import Clock, clock
 from tests.helpers.oracle import disagreements
 from tests.helpers.outages import caches
+from tests.helpers.sign_ins import sign_in
+from tests.helpers.site.people import person
 
 HOUR, DAY = 3600, 24 * 3600
 LIMITS = {
@@ -203,3 +207,24 @@ def test_a_step_back_moves_no_deadline_earlier(stepped, settings, new_session, b
         assert all(now >= then for now, then in zip(deadlines(), before, strict=True))
     stepped.set(0)
     assert opened(session, passive=passive)["number"] == 3
+
+
+@pytest.mark.usefixtures("users_in_no_table")
+def test_a_block_holds_or_is_over_after_the_clock_was_fast_for_a_while(stepped) -> None:
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=7)
+    for user in ("7", "8"):
+        online.block(person(user), until=until, message="Call us.")
+    stepped.set(8 * DAY)
+    early = sign_in("7")
+    early["colour"] = "blue"
+    early.save()
+    assert online.block_of(person("8")) is None
+    stepped.set(0)
+    # Who has signed in meanwhile stays signed in, and may come again.
+    assert_there(early.session_key or "")
+    sign_in("7")
+    assert online.blocked() == [online.Block("8", until, "Call us.")]
+    with pytest.raises(SignInRefused, match=r"Call us\."):
+        sign_in("8")
+    # Their time is ahead, which a check would tell.
+    online.end_user(person("7"))

@@ -115,14 +115,14 @@ def _marks(client: redis.Redis, partition: Partition) -> set[bytes]:
 
 
 def _blocks(client: redis.Redis, partition: Partition) -> set[bytes]:
-    """The names of the list of blocked users, and of what is kept beside it: it goes when the block is over."""
+    """The names of the list of blocked users, and of what is kept beside it until 30 days after the end of a block."""
     until = {user.decode(): at for user, at in client.zrange(partition.blocked, 0, -1, withscores=True)}
-    texts = {partition.block_of(user).encode(): at for user, at in until.items()}
+    texts = {partition.block_of(user).encode(): at + 30 * 86_400_000 for user, at in until.items()}
     # A key that MIGRATE moves expires later by what that takes.
     known = {name for name, at in texts.items() if abs(client.pexpiretime(name) - at) < 1000}
     others = {name for name in client.keys() if name.startswith(partition.block_of("").encode())} - texts.keys()
-    # Of blocks that were lifted.
-    known |= {name for name in others if client.get(name) == b"\n" and client.ttl(name) > 0}
+    # Of blocks that were lifted, or are over.
+    known |= {name for name in others if client.ttl(name) > 0}
     return known | {partition.blocked.encode()}
 
 

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django_redsess import online
 from django_redsess.history import blocks, writing
 from django_redsess.history.models import BlockCopy
+from django_redsess.transport.keys import keyspace
 
 pytestmark = pytest.mark.usefixtures("history", "partitions")
 
@@ -91,6 +92,20 @@ def test_a_block_that_was_made_while_the_database_failed_gets_a_copy(redis, alic
     redis.flushall()
     call_command("history", "--repair", verbosity=0)
     assert online.block_of(alice) == online.Block(str(alice.pk), until, "Call us.")
+
+
+def test_a_block_that_this_site_has_not_set_gets_no_copy(redis, alice) -> None:
+    partition, until = keyspace().of_user(str(alice.pk)), in_an_hour()
+    online.block(alice, until=until, message="Call us.")
+    # The words of the site beside another time, and words of one's own.
+    for text in (redis.get(partition.block_of(str(alice.pk))), b"Call me.\n1\n" + b"0" * 24):
+        BlockCopy.objects.all().delete()
+        redis.zadd(partition.blocked, {str(alice.pk): (until + timedelta(days=365)).timestamp() * 1000})
+        redis.set(partition.block_of(str(alice.pk)), text)
+        call_command("history", "--repair", verbosity=0)
+        assert not BlockCopy.objects.exists()
+    assert online.block_of(alice).message == "Call me."
+    redis.flushall()
 
 
 def test_a_change_that_was_made_while_the_database_failed_is_copied(redis, alice, unnoticed) -> None:

@@ -23,9 +23,9 @@ def test_block_replaces_time_and_text_and_takes_out_what_is_over(store) -> None:
     assert store.run(lua_scripts.BLOCK, **blocking(store)) == 1
     assert store.client.zcard(keys.blocked) == 51
     assert store.client.get(keys.block_of("7")) == b"Call us.\n1"
-    assert store.client.pexpiretime(keys.block_of("7")) == store.now + HOUR
-    assert store.run(lua_scripts.BLOCK, **blocking(store, text="", left=2 * HOUR)) == 1
-    assert store.client.exists(keys.block_of("7")) == 0
+    assert store.client.pexpiretime(keys.block_of("7")) == store.now + HOUR + 30 * 24 * HOUR
+    assert store.run(lua_scripts.BLOCK, **blocking(store, text="\n1", left=2 * HOUR)) == 1
+    assert store.client.get(keys.block_of("7")) == b"\n1"
     assert store.client.zrange(keys.blocked, 0, -1, withscores=True) == [(b"7", store.now + 2 * HOUR)]
 
 
