@@ -9,6 +9,7 @@ command was lost.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
@@ -183,6 +184,34 @@ class RequestScope(Scope):
 _scope: ContextVar[Scope | None] = ContextVar("django_redsess_scope", default=None)
 
 
+class Done:
+    """What an administrator has done in a context: the sessions that were kicked, and the users who were blocked."""
+
+    def __init__(self) -> None:
+        self.kicked: list[EndedSession] = []
+        self.blocked: list[str] = []
+
+
+_done: ContextVar[Done | None] = ContextVar("django_redsess_done", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[Done]:
+    """Return a context that knows what has been done in it so far, also if an error ends it."""
+    done = Done()
+    token = _done.set(done)
+    try:
+        yield done
+    finally:
+        _done.reset(token)
+
+
+def note_block(user_id: str) -> None:
+    """Note that a user was blocked."""
+    if (done := _done.get()) is not None:
+        done.blocked.append(user_id)
+
+
 def request_answered() -> HttpRequest | None:
     """Return the request that is being answered; None outside of requests, and without our middleware."""
     scope = _scope.get()
@@ -191,8 +220,12 @@ def request_answered() -> HttpRequest | None:
 
 def hold(events: Collection[Event]) -> bool:
     """Keep ``events`` for after the response, if a request is under way. False if signals are to be sent now."""
+    if not events:
+        return True
+    if (done := _done.get()) is not None:
+        done.kicked += (each for each in events if isinstance(each, EndedSession) and each.reason is Reason.KICKED)
     # Where nobody listens, there is no need to read what the reply says.
-    if not events or not are_wanted():
+    if not are_wanted():
         return True
     scope = _scope.get()
     return scope is not None and scope.hold(events)

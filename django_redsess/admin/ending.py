@@ -39,6 +39,8 @@ from django_redsess.admin.users import (
 )
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.middleware import unavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
@@ -107,15 +109,18 @@ class EndingAdmin(pages.ListAdmin):
         form = EndForm(request.POST)
         if not form.is_valid():
             return self.ask(request, request.POST.dict(), form)
+        end = self._end_by_sid if form.cleaned_data["sids"] else self._end_by_query
         if form.cleaned_data["deactivate"]:
-            return self._deactivate(request, form)
-        if form.cleaned_data["block"]:
-            return self._block(request, form)
-        if self._ends_own_others(request, form.cleaned_data) and (question := own_sessions.ask(self, request)):
+            end = self._deactivate
+        elif form.cleaned_data["block"]:
+            end = self._block
+        elif self._ends_own_others(request, form.cleaned_data) and (question := own_sessions.ask(self, request)):
             return question
-        if form.cleaned_data["sids"]:
-            return self._end_by_sid(request, form)
-        return self._end_by_query(request, form)
+        try:
+            return end(request, form)
+        except SessionStoreUnavailable as error:
+            # No error that would leave this view: with ATOMIC_REQUESTS, it would undo the lines in the histories.
+            return unavailable(request, error)
 
     def _ends_own_others(self, request: HttpRequest, data: dict[str, Any]) -> bool:
         if not (sids := data["sids"].split()[:SIDS_MAX]):
@@ -158,8 +163,8 @@ class EndingAdmin(pages.ListAdmin):
         superusers = self._protected_user_ids(request)
         sids = [session.sid for session in found if self.has_end_permission(request, session)]
         # A guest may sign in as a superuser meanwhile: the script looks again.
-        ended = online.end(*sids, message=message, keep_users=superusers)
-        history.save_ends(request, ended, message)
+        with history.saving_ends(request, message):
+            ended = online.end(*sids, message=message, keep_users=superusers)
         self._sign_out_if_own(request, ended)
         return sids, ended
 
@@ -171,15 +176,13 @@ class EndingAdmin(pages.ListAdmin):
         """
         if user_id in self._protected_user_ids(request):
             raise PermissionDenied("Only superusers can end the sessions of superusers.")
-        matching, ended, replicas = self.sessions(request).of_users([user_id]), list[EndedSession](), None
+        matching, replicas = self.sessions(request).of_users([user_id]), None
         _, latest = online.census(matching.session_filter)
         work = self._work(request, matching, {"message": message, "latest": latest}, Progress())
-        while not work.done:
-            batch = work.end_batch()
-            ended += batch
-            replicas = least(replicas, batch.confirmed_by)
-        history.save_ends(request, ended, message)
-        return EndedList(ended, replicas, too_few(replicas))
+        with history.saving_ends(request, message) as done:
+            while not work.done:
+                replicas = least(replicas, work.end_batch().confirmed_by)
+        return EndedList(done.kicked, replicas, too_few(replicas))
 
     def block(self, request: HttpRequest, user: AbstractBaseUser, until: datetime, message: str) -> EndedCount:
         """
@@ -188,10 +191,12 @@ class EndingAdmin(pages.ListAdmin):
         See :meth:`to_block` for who may be blocked. Arguments and errors are those of
         :func:`django_redsess.online.block`.
         """
-        ended = online.block(user, until=until, message=message, by=cast(AbstractBaseUser, request.user))
-        history.save_block(request, user, until, message)
-        history.save_ended_of(request, user, ended, message)
-        return ended
+        with history.saving_ends(request, message) as done:
+            try:
+                return online.block(user, until=until, message=message, by=cast(AbstractBaseUser, request.user))
+            finally:
+                if done.blocked:
+                    history.save_block(request, user, until, message)
 
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
@@ -205,17 +210,15 @@ class EndingAdmin(pages.ListAdmin):
         if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
             raise PermissionDenied
         work = self._work(request, matching, data, progress)
-        started, ended, replicas = monotonic(), list[EndedSession](), progress.confirmed_by
-        while not work.done and len(ended) < END_MAX and monotonic() - started < END_SECONDS:
-            batch = work.end_batch()
-            ended += batch
-            replicas = least(replicas, batch.confirmed_by)
-        if work.done and data["own"]:
-            own = [each.sid for each in self._own_among(request, matching) if self.has_end_permission(request, each)]
-            batch = online.end(*own, message=data["message"])
-            ended += batch
-            replicas = least(replicas, batch.confirmed_by)
-        history.save_ends(request, ended, data["message"])
+        started, replicas = monotonic(), progress.confirmed_by
+        with history.saving_ends(request, data["message"]) as done:
+            ended = done.kicked
+            while not work.done and len(ended) < END_MAX and monotonic() - started < END_SECONDS:
+                replicas = least(replicas, work.end_batch().confirmed_by)
+            if work.done and data["own"]:
+                own = filter(partial(self.has_end_permission, request), self._own_among(request, matching))
+                batch = online.end(*(each.sid for each in own), message=data["message"])
+                replicas = least(replicas, batch.confirmed_by)
         so_far = progress.ended + len(ended)
         if not work.done:
             progress = Progress(so_far, max(so_far, progress.total), getattr(work, "kept", 0), replicas)
@@ -248,7 +251,6 @@ class EndingAdmin(pages.ListAdmin):
         if user is None:
             raise PermissionDenied
         ended, replicas, is_outage = deactivate(request, user, message)
-        history.save_ends(request, ended, message)
         name, user_id = pages.name_html(str(user)), online.user_id_of(user)
         query = pages.query_of([user_id])
         again: dict[str, Any] = {"query": query, "message": message}

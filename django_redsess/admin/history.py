@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -17,7 +18,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import printable
 from django_redsess.querysets import users_by_id
-from django_redsess.signals import EndedSession
+from django_redsess.signals import Done, EndedSession, noting
 
 LINES_MAX = 1000
 """Up to so many users in a request each get a line. Above that, the list gets one line for each thousand users."""
@@ -61,12 +62,18 @@ def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
     line(request, get_user_model(), user_id, name, gettext("Lifted the block.")).save()
 
 
-def save_ended_of(request: HttpRequest, user: Model, count: int, message: str) -> None:
-    """Save in the user's history that ``request`` has ended so many of the user's sessions."""
-    if count:
-        for said in _lines_of_users(request, {str(user.pk): count}):
-            _add_message(said, message)
-            said.save()
+@contextmanager
+def saving_ends(request: HttpRequest, message: str) -> Iterator[Done]:
+    """
+    Return a context that knows which sessions were kicked in it. Save these as :func:`save_ends` does.
+
+    Also if an error ends it, as an outage in the middle: what has ended is in the histories.
+    """
+    with noting() as done:
+        try:
+            yield done
+        finally:
+            save_ends(request, done.kicked, message)
 
 
 def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str) -> None:

@@ -6,6 +6,7 @@ and the sessions on a user's page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from django.contrib import admin, messages
@@ -238,7 +239,7 @@ def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
     using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
 
     def end() -> None:
-        done.append(_end_all(online.user_id_of(user), message))
+        done.append(_end_all(request, online.user_id_of(user), message))
 
     with transaction.atomic(using=using):
         # Sessions end after the commit: until then, the user could sign in again. This runs before the signal of
@@ -253,17 +254,12 @@ def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
     return done[0]
 
 
-def _end_all(user_id: str, message: str) -> AllEnded:
-    work = BulkEnding(SessionFilter((user_id,)), message=message)
-    ended, replicas = list[EndedSession](), None
-    try:
+def _end_all(request: HttpRequest, user_id: str, message: str) -> AllEnded:
+    work, replicas = BulkEnding(SessionFilter((user_id,)), message=message), None
+    with history.saving_ends(request, message) as done, suppress(SessionStoreUnavailable):
         while not work.done:
-            batch = work.end_batch()
-            ended += batch
-            replicas = least(replicas, batch.confirmed_by)
-    except SessionStoreUnavailable:
-        return ended, replicas, True
-    return ended, replicas, False
+            replicas = least(replicas, work.end_batch().confirmed_by)
+    return done.kicked, replicas, not work.done
 
 
 _FIELDS = ("online_sessions", "last_sign_ins")

@@ -10,7 +10,7 @@ from django_redsess.session import blocks, notice
 from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.saving import user_of
 from django_redsess.session.session_store import session_of
-from django_redsess.signals import Reason, request_answered, user_blocked, user_unblocked
+from django_redsess.signals import Reason, note_block, request_answered, user_blocked, user_unblocked
 from django_redsess.times import given
 from django_redsess.transport.lua_scripts import CONSTANTS
 from django_redsess.transport.replicas import EndedCount
@@ -35,10 +35,17 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     # In this order. A sign-in between the two would be left, if the sessions ended first.
     if not (yield from blocks.set_block(made)):
         raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
-    ended = yield from _end(made)
-    if session is not None and is_own:
-        yield from session.flushing()
-    yield CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
+    note_block(user_id)
+    tell = CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
+    try:
+        ended = yield from _end(made)
+        if session is not None and is_own:
+            yield from session.flushing()
+    except Exception:
+        # The user is blocked, and who keeps copies has to know.
+        yield tell
+        raise
+    yield tell
     return ended
 
 

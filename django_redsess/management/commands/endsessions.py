@@ -31,6 +31,7 @@ from django_redsess.online.listing import USERS_MAX
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 from django_redsess.session.script_calls import AT_ONCE_MAX
+from django_redsess.signals import noting
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.round_trips import drive
@@ -155,7 +156,7 @@ class Command(CommandWithExamples):
         wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty()
         try:
             # A signal takes effect after the batch under way, so that all ended sessions are counted.
-            with progress_bar(count, wanted=wanted) as bar, stop.listening():
+            with noting() as done, progress_bar(count, wanted=wanted) as bar, stop.listening():
                 for batch in self._batches():
                     self._replicas = least(self._replicas, batch.confirmed_by)
                     for ended in batch:
@@ -168,6 +169,9 @@ class Command(CommandWithExamples):
                     if stop.asked:
                         break
         except SessionStoreUnavailable as error:
+            # Of the last batch, some may have ended.
+            for ended in done.kicked[tally.sessions :]:
+                tally.add(ended.user_id)
             self._summarize("ended", tally.sessions)
             # It is unknown whether the batch without an answer has ended.
             raise CommandError(f"{error} Before that, {tally} were ended; run it again.") from error
