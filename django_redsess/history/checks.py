@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -9,7 +10,18 @@ from django.core import checks
 from django.db import connections, router
 
 from django_redsess.checks.settings import problem
-from django_redsess.history.models import SignIn
+from django_redsess.history.models import BlockCopy, SignIn
+
+
+@checks.register(checks.Tags.database)
+def check_tables(databases: Collection[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of a table that is missing. Django asks databases only in ``check --database`` and in ``migrate``."""
+    for model in (SignIn, BlockCopy):
+        using, table = router.db_for_write(model), model._meta.db_table
+        if using in (databases or ()) and table not in connections[using].introspection.table_names():
+            message = f"The table {table} is missing in the database {using!r}: no sign-in is recorded."
+            return [problem("W078", message, "Run 'manage.py migrate'.")]
+    return []
 
 
 @checks.register(checks.Tags.models)

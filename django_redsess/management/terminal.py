@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import re
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
 from django.core.checks import Tags
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter, OutputWrapper
+from django.db import DatabaseError
 from redis.exceptions import ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -147,13 +151,16 @@ def seconds_of(time: str, option: str) -> float:
 
 @contextmanager
 def command_errors() -> Iterator[None]:
-    """Turn the errors of the store and of its settings into CommandError, which prints one line."""
+    """Turn the errors of the store, of its settings and of the database into CommandError, which prints one line."""
     try:
         yield
     except (SessionStoreUnavailable, ImproperlyConfigured) as error:
         raise CommandError(str(error)) from error
     except ResponseError as error:
         raise CommandError(f"The server refuses: {error}") from error
+    except DatabaseError as error:
+        failed = str(error).strip().partition("\n")[0]
+        raise CommandError(f"The database fails: {failed}. If a table is missing, run 'manage.py migrate'.") from error
 
 
 LINE_SECONDS = 5
@@ -168,6 +175,24 @@ def say(line: str, out: OutputWrapper, *, ending: str = "\n") -> None:
     # Names may be in any script. Characters that the terminal's encoding does not have are written as escapes.
     encoding = getattr(out, "encoding", None) or "utf-8"
     out.write(line.encode(encoding, "backslashreplace").decode(encoding), style_func=str, ending=ending)
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """Return a row of a CSV file, without the end of the line."""
+    text = StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
+
+
+@contextmanager
+def until_pipe_is_closed(out: OutputWrapper) -> Iterator[None]:
+    """End the output without an error when its reader has closed the pipe, as ``head`` does."""
+    try:
+        yield
+        out.flush()
+    except BrokenPipeError:
+        # Python would flush the rest at exit, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def need_terminal(to: str) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from io import StringIO
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -27,10 +24,12 @@ from django_redsess.management.terminal import (
     USER_HELP,
     CommandWithExamples,
     command_errors,
+    csv_line,
     owner_of,
     progress_bar,
     say,
     seconds_of,
+    until_pipe_is_closed,
     user_named,
 )
 from django_redsess.online import Session, labels
@@ -41,14 +40,6 @@ from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.client_address import network_of
 from django_redsess.transport.keys import is_sid
-
-
-def csv_line(cells: Iterable[str]) -> str:
-    """Return a row of a CSV file, without the end of the line."""
-    text = StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
-
 
 AGES = {
     "year": "%(num)d y ago",
@@ -196,13 +187,8 @@ class Command(CommandWithExamples):
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
         self._validate()
-        try:
-            with command_errors():
-                self._list()
-                self.stdout.flush()
-        except BrokenPipeError:
-            # The reader has closed the pipe, as `head` does. Python would flush the rest at exit, and fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with until_pipe_is_closed(self.stdout), command_errors():
+            self._list()
 
     def _validate(self) -> None:
         options = self.options

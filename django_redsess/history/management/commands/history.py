@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import json
 from datetime import datetime
 from typing import Any
@@ -11,7 +10,14 @@ from django_redsess.conf import conf
 from django_redsess.history import blocks, repair
 from django_redsess.history.models import SignIn
 from django_redsess.management.cleaning_command import CleaningCommand
-from django_redsess.management.terminal import USER_HELP, user_named
+from django_redsess.management.terminal import (
+    USER_HELP,
+    command_errors,
+    csv_line,
+    say,
+    until_pipe_is_closed,
+    user_named,
+)
 from django_redsess.online.labels import csv_cell, iso
 from django_redsess.times import aware
 
@@ -50,7 +56,8 @@ class Command(CleaningCommand):
         if options["export"] is not None:
             if options["repair"] or options["prune"]:
                 raise CommandError("--export can't be given together with --repair or --prune.")
-            self._export(options["export"], as_json=options["json"])
+            with until_pipe_is_closed(self.stdout), command_errors():
+                self._export(options["export"], as_json=options["json"])
             return
         if not (options["repair"] or options["prune"]):
             raise CommandError("Say what to do: --repair, --prune or --export USER.")
@@ -84,10 +91,9 @@ class Command(CleaningCommand):
             for record in records:
                 self.stdout.write(json.dumps(record))
             return
-        writer = csv.writer(self.stdout, lineterminator="\n")
-        writer.writerow(EXPORTED)
+        say(csv_line(EXPORTED), self.stdout)
         for record in records:
-            writer.writerow("" if value is None else csv_cell(str(value)) for value in record.values())
+            say(csv_line("" if value is None else csv_cell(str(value)) for value in record.values()), self.stdout)
 
 
 def _value(row: SignIn, field: str) -> Any:
