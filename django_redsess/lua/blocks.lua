@@ -24,6 +24,14 @@ local lifted_mark = "\n"
 -- How long that is kept, if it is not known when the block would be over.
 local lifted_for = 86400000
 
+-- Forget the block of a user who has signed in after it was over: it is not in force again if the clock steps back, and
+-- who keeps a copy does not put it back.
+local function forget_block(user_id)
+  redis.call("ZREM", blocked, user_id)
+  -- The name is that of keys.Partition.block_of. pcall: the session is there, even if a full server refuses this.
+  redis.pcall("SET", blocked .. ":" .. user_id, lifted_mark, "PX", lifted_for)
+end
+
 -- For how long the words about a block stay when it is over: a clock that is fast for a while takes none away.
 local words_kept_for = 2592000000
 

@@ -40,8 +40,7 @@ local function enter(sid, user_id, login_time, at, place)
   if user_id == "" then return end
   redis.call("ZADD", online_user, login_time, sid)
   redis.call("ZADD", online_user_of .. user_id, login_time, sid)
-  -- The user has signed in after a block. It is not in force again if the clock steps back.
-  if has_old_block then redis.call("ZREM", blocked, user_id) end
+  if has_old_block then forget_block(user_id) end
 end
 
 -- Take a session out of these lists.

@@ -108,6 +108,21 @@ def test_a_block_that_this_site_has_not_set_gets_no_copy(redis, alice) -> None:
     redis.flushall()
 
 
+def test_a_block_that_was_over_at_a_sign_in_is_not_put_back(redis, alice, new_session) -> None:
+    partition = keyspace().of_user(str(alice.pk))
+    online.block(alice, until=in_an_hour(), message="Call us.")
+    # The server's clock was fast for a while.
+    redis.zadd(partition.blocked, {str(alice.pk): 1})
+    session = new_session(str(alice.pk))
+    call_command("history", "--repair", verbosity=0)
+    assert online.get(session.sid) is not None
+    assert online.block_of(alice) is None
+    assert not BlockCopy.objects.exists()
+    # A new block is one.
+    online.block(alice, until=in_an_hour(), message="Call us.")
+    assert online.block_of(alice).message == BlockCopy.objects.get().message == "Call us."
+
+
 def test_a_change_that_was_made_while_the_database_failed_is_copied(redis, alice, unnoticed) -> None:
     until = in_an_hour()
     online.block(alice, until=until + timedelta(days=1))
