@@ -295,7 +295,9 @@ end
 -- their number is bounded without a cleaner.
 local function count_view(item, items_max)
   local is_new = tonumber(redis.call("ZINCRBY", popularity, -1, item)) == -1
-  local total = redis.call("HINCRBY", totals, "views", 1)
+  -- pcall: another program may have stored anything as this number.
+  local total = redis.pcall("HINCRBY", totals, "views", 1)
+  if type(total) ~= "number" then total = now end
   if total == 1 then
     redis.call("HSET", totals, "views_since", redis.call("TIME")[1] + math.floor(MOVED_MS / 1000))
   end
@@ -304,7 +306,7 @@ local function count_view(item, items_max)
   local leaving, views = least_viewed(item, above, total)
   if #leaving == 0 then return end
   redis.call("ZREM", popularity, unpack(leaving))
-  redis.call("HINCRBY", totals, "views", string.format("%.0f", -views))
+  redis.pcall("HINCRBY", totals, "views", string.format("%.0f", -views))
 end
 
 -- What a session viewed. The script's KEYS have `popularity`, or nil if another partition counts the item's views.

@@ -43,6 +43,14 @@ local function enter(sid, user_id, login_time, at, place)
   if has_old_block then forget_block(user_id) end
 end
 
+-- Take back a session that could not be entered into each of these `lists`, and fail: another program has stored another
+-- type under one of the names. Else each visitor would leave a record that nothing takes out.
+local function take_back(sid, lists, failure)
+  redis.call("HDEL", login, sid)
+  for _, list in ipairs(lists) do redis.pcall("ZREM", list, sid) end
+  error(failure, 0)
+end
+
 -- Take a session out of these lists.
 local function leave(sid, user_id)
   redis.call("ZREM", seen_list_of(user_id), sid)
@@ -106,8 +114,13 @@ end
 -- Add a session to every key. `before` is as in set_deadline, `place` as in set_place.
 local function add_session(sid, record, user_id, login_time, at, due, place, before)
   first_write(sid, record)
-  set_deadline(sid, due, before)
-  enter(sid, user_id, login_time, at, place)
+  local done, failure = pcall(function()
+    set_deadline(sid, due, before)
+    enter(sid, user_id, login_time, at, place)
+  end)
+  if done then return end
+  local lists = { expire, seen_list_of(user_id), places_of(user_id), online_user, online_user_of .. user_id }
+  take_back(sid, lists, failure)
 end
 
 -- When a record was written, or up to a second earlier. Where the deadline was set as a date, it is that date.
@@ -136,14 +149,22 @@ local own = user_id ~= "" and redis.call("ZCARD", online_user_of .. user_id) or 
 if own > 0 and (limit and own >= limit or full_at and redis.call("ZCARD", seen_list) >= full_at) then return 0 end
 -- pcall: a full server refuses it, and `create` can make room.
 if type(redis.pcall("HSET", login, sid, record)) == "table" then return 0 end
-redis.call("ZADD", expire, due, sid)
-redis.call("ZADD", seen_list, at, sid)
-if user_id ~= "" then
-  redis.call("ZADD", online_user, at, sid)
-  redis.call("ZADD", online_user_of .. user_id, at, sid)
+local done, failure = pcall(function()
+  redis.call("ZADD", expire, due, sid)
+  redis.call("ZADD", seen_list, at, sid)
+  if user_id ~= "" then
+    redis.call("ZADD", online_user, at, sid)
+    redis.call("ZADD", online_user_of .. user_id, at, sid)
+  end
+  if place ~= "" then redis.call("ZADD", places, place, sid) end
+end)
+if not done then
+  local lists = { expire, seen_list, places or seen_list }
+  if user_id ~= "" then lists = { online_user, online_user_of .. user_id, unpack(lists) } end
+  take_back(sid, lists, failure)
 end
-if place ~= "" then redis.call("ZADD", places, place, sid) end
-redis.call("HINCRBY", totals, "created", 1)
+-- pcall: the session is there, whatever is stored in place of this count.
+redis.pcall("HINCRBY", totals, "created", 1)
 return 1
 
 --- create: Add a session. Only this script and `add` add any.

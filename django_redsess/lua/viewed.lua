@@ -67,7 +67,8 @@ return redis.call("ZRANGE", items, first, last, "WITHSCORES")
 -- ARGV: at_least
 -- Reply: how many, the views of all items together, and the second of the first view; 0 before it.
 local views, since = unpack(redis.call("HMGET", totals, "views", "views_since"))
-return { redis.call("ZCOUNT", popularity, "-inf", -at_least), views or 0, since or 0 }
+-- Another program may have stored any text as a number.
+return { redis.call("ZCOUNT", popularity, "-inf", -at_least), tonumber(views) or 0, tonumber(since) or 0 }
 
 --- trim_items: Remove the least viewed items.
 -- KEYS: totals popularity

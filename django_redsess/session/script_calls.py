@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.utils.encoding import force_str
-from redis.exceptions import ResponseError
 
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.client_address import Entry, adding_keys, packed_change
 from django_redsess.session.record import REVISION_SIZE, has_user, revision_of
 from django_redsess.session.user_limit import Limit
@@ -36,7 +36,7 @@ from django_redsess.transport.keys import (
     is_sid,
     keyspace,
 )
-from django_redsess.transport.outage import forbidden
+from django_redsess.transport.outage import forbidden, is_foreign
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
 from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, ask_each, batches, share_of
 
@@ -156,8 +156,10 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
     packed = b"".join(sending.command("GET", name) for name in names) + sending.command("EXISTS", partition.meta)
     try:
         *texts, agreed = yield from Plain(partition, "note", packed, len(names) + 1, list, len(names))
-    except ResponseError:
-        # A foreign client may have written another type of value.
+    except SessionStoreUnavailable as error:
+        # Without a note, nobody is told why the session is gone. That is no reason to refuse the request.
+        if not is_foreign(error.__cause__):
+            raise
         return [""] * len(names)
     if agreed == 0:
         # All data have gone. A process with other settings must not be the first to write.

@@ -26,11 +26,14 @@ REFUSALS = (
 )
 """Error prefixes of a server that is up but refusing. The last two are of a cluster that moves the keys elsewhere."""
 
+FOREIGN = "WRONGTYPE"
+"""How the error begins if another program has stored another type under a name of ours."""
+
 FORBIDDEN = (
     *("ACL failure in script", "The user executing the script can't"),
     *("unknown command", "Unknown command", "Unknown Redis command"),
     *("DB index is out of range", "SELECT is not allowed", "DENIED"),
-    "WRONGTYPE",
+    FOREIGN,
 )
 """Error prefixes of a server that forbids a command, or does not know it, or has what another program has written
 under a key of ours. That lasts until a person changes an ACL, a renamed command, an address or the key. redis-py's
@@ -185,6 +188,11 @@ def is_moving(error: BaseException | None) -> bool:
     return type(error) in (redis.exceptions.AskError, redis.exceptions.TryAgainError) or str(error).startswith(
         NOT_LOCAL
     )
+
+
+def is_foreign(error: BaseException | None) -> bool:
+    """Tell whether another program has stored another type under a name of ours."""
+    return str(error).startswith(FOREIGN)
 
 
 def has_answered(error: Exception) -> bool:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from django_redsess.session.script_calls import AT_ONCE_MAX
 from django_redsess.transport import lua_scripts
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.lua_scripts import Script, Values
-from django_redsess.transport.round_trips import Bound, Call, Parts, Steps, ask_each, bisect, merged, with_scores
+from django_redsess.transport.round_trips import (
+    Bound,
+    Call,
+    Parts,
+    Steps,
+    ask_each,
+    bisect,
+    merged,
+    time_of,
+    with_scores,
+)
 from django_redsess.transport.sending import head, tail
 
 T = TypeVar("T")
@@ -149,7 +159,7 @@ def _bound_at(score: int) -> Steps[Bound]:
 
 def _total(reply: Sequence[bytes | int]) -> ViewTotal:
     items, views, since = map(int, reply)
-    return ViewTotal(items, views, datetime.fromtimestamp(since, UTC) if since else None)
+    return ViewTotal(items, views, time_of(since * 1000) if since else None)
 
 
 def _call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> Call[T]:

@@ -3,6 +3,7 @@
 import logging
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -14,8 +15,12 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 
-from django_redsess import cleaning, online
+from django_redsess import cleaning, online, viewed
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import listing
+from django_redsess.session.record import Client as SessionClient
+from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import settings as testproject_settings
 from tests.helpers.admin_pages import LIST, Page, page_of
@@ -344,3 +349,47 @@ def test_a_key_of_another_type_is_an_outage_of_what_needs_it(browser, alice, red
                 redis.restore(each, 0, packed)
     browser.cookie = cookie
     assert browser.get(f"{browser.views}/who/").text == "alice"
+
+
+@pytest.mark.parametrize("name", ["totals", "expire", "recent", "guests", "online_user", "online_user_of", "addresses"])
+def test_a_session_that_a_key_of_another_type_keeps_from_beginning_is_not_left_half(redis, settings, name: str) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+    partition = keyspace().partitions[0]
+    key = partition.online_user_of("7") if name == "online_user_of" else getattr(partition, name)
+    online.count()
+    redis.set(key, "not ours")
+    begun = 0
+    for user in ("", "7", ""):
+        session = SessionStore()
+        session.visit = Visit(lambda: SessionClient("192.0.2.1", "Mozilla"))
+        session.update({"_auth_user_id": user} if user else {"colour": "blue"})
+        with suppress(SessionStoreUnavailable):
+            session.save()
+            begun += 1
+    assert redis.hlen(partition.login) == begun
+    # What only counts keeps nobody out.
+    assert begun == (3 if name == "totals" else begun)
+    redis.flushall()
+
+
+@pytest.mark.parametrize("field", ["created", "views", "views_since", "logout"])
+def test_a_count_that_is_no_number_fails_no_page(browser, alice, redis, field: str) -> None:
+    redis.hset(keyspace().partitions[0].totals, field, "no number")
+    browser.sign_in(alice)
+    for path in (f"{browser.views}/write/cart/shoe/", f"/items/{'a' if browser.views else ''}records/lamp"):
+        assert browser.get(path).status_code == 200
+    assert online.totals().signed_in == 1
+    assert viewed.total().items >= 1
+    assert browser.get(f"{browser.views}/who/").text == "alice"
+    redis.flushall()
+
+
+def test_a_note_of_another_type_is_no_note(browser, alice, redis) -> None:
+    browser.sign_in(alice)
+    sid = browser.sid or ""
+    online.end(sid)
+    redis.delete(keyspace().of_sid(sid).ended_of(sid))
+    redis.xadd(keyspace().of_sid(sid).ended_of(sid), {"not": "ours"})
+    for path in ("/who/", "/write/cart/shoe/"):
+        assert browser.get(f"{browser.views}{path}").status_code == 200
+    redis.flushall()
