@@ -40,16 +40,18 @@ def signed_in(sender: Any, request: HttpRequest, **kwargs: Any) -> None:
     session.visit.with_cookie = partial(_set_cookie, name)
 
 
-def compare(sign_in: SignIn, request: HttpRequest | None) -> bool:
+def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
     """
     Note the device of ``sign_in``, and whether it is new to the user. Return whether the network is new.
 
-    ``request`` is the one that signed in. Without one, as in a shell, nothing is known. Reads the user's earlier rows.
+    ``request`` is the one that signed in. Without one, as in a shell, nothing is known. The user's earlier rows are
+    read in the database ``using``, to which rows are written: a replica may lag.
     """
     if request is None:
         return False
     sign_in.device = getattr(request, "_redsess_device", "")
-    rows = SignIn.objects.filter(user_id=sign_in.user_id, login_ms__lt=sign_in.login_ms).order_by("-login_ms")
+    rows = SignIn.objects.using(using).filter(user_id=sign_in.user_id, login_ms__lt=sign_in.login_ms)
+    rows = rows.order_by("-login_ms")
     earlier = list(rows.values_list("device", "client", "address_score")[:EARLIER_MAX])
     known = {device for device, *_ in earlier if device}
     if sign_in.device and known:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
 from django_redsess.signals import Reason
@@ -27,6 +28,21 @@ REASONS = {
 }
 
 
+def delete_with_user(collector: Any, field: Any, rows: Any, using: str) -> None:
+    """
+    Delete the ``rows`` of a deleted user with the user: what Django calls for ``on_delete``.
+
+    In another database than the user's, :func:`django_redsess.history.recording.user_deleted` does so: Django would
+    look for the rows beside the user.
+    """
+    if router.db_for_write(field.model) == using:
+        models.CASCADE(collector, field, rows, using)
+
+
+# Else Django reads the rows before it calls this.
+delete_with_user.lazy_sub_objs = True  # type: ignore[attr-defined]
+
+
 class SignIn(models.Model):
     """
     A sign-in, and what became of its session.
@@ -41,7 +57,7 @@ class SignIn(models.Model):
 
     # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, db_index=False, verbose_name=_("user")
+        settings.AUTH_USER_MODEL, delete_with_user, db_constraint=False, db_index=False, verbose_name=_("user")
     )
     login_ms = models.BigIntegerField(_("signed in"))
     seen_at = models.DateTimeField(_("last seen"), null=True)
@@ -91,7 +107,7 @@ class BlockCopy(models.Model):
     The fields are those of :class:`django_redsess.online.Block`.
     """
 
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, primary_key=True)
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, delete_with_user, db_constraint=False, primary_key=True)
     until = models.DateTimeField(db_index=True)
     message = models.CharField(max_length=200, blank=True)
     by = models.CharField(max_length=255, blank=True)

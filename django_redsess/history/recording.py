@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth import get_user_model
-from django.db import connections, router
+from django.db import connections, router, transaction
+from django.db.models import Model, QuerySet
 from django.db.models.constants import OnConflict
+from django.db.models.signals import post_delete
 from django.http import HttpRequest
 
 from django_redsess.history import devices
-from django_redsess.history.models import SIGNED_IN_AGAIN, SignIn
+from django_redsess.history.models import SIGNED_IN_AGAIN, BlockCopy, SignIn
 from django_redsess.history.signals import new_device
 from django_redsess.history.writing import write
 from django_redsess.online import user_agents
@@ -43,12 +47,21 @@ def connect() -> None:
     """Record from now on. Called once, when all models are loaded."""
     sessions_began.connect(began, dispatch_uid="django_redsess.history")
     sessions_ended.connect(ended, dispatch_uid="django_redsess.history")
+    for model in _user_models():
+        post_delete.connect(user_deleted, sender=model, dispatch_uid="django_redsess.history")
 
 
 def disconnect() -> None:
     """Record nothing from now on."""
     sessions_began.disconnect(dispatch_uid="django_redsess.history")
     sessions_ended.disconnect(dispatch_uid="django_redsess.history")
+    for model in _user_models():
+        post_delete.disconnect(sender=model, dispatch_uid="django_redsess.history")
+
+
+def _user_models() -> list[type[Model]]:
+    # A proxy or a derived model sends the signal in its own name.
+    return [model for model in apps.get_models() if issubclass(model, get_user_model())]
 
 
 def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | None = None, **kwargs: Any) -> None:
@@ -68,16 +81,20 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
     using, compared = router.db_for_write(SignIn), list[tuple[SignIn, bool]]()
 
     def work() -> None:
-        compared.extend((row, devices.compare(row, request)) for row in rows)
+        compared.extend((row, devices.compare(row, request, using)) for row in rows)
         upsert(rows, AT_BEGINNING, using)
         upsert(closed, AT_END, using)
 
     def tell() -> None:
         for row, is_new_network in compared:
+            if not row.is_new:
+                continue
             # As it is stored: the row that was written does not know its primary key.
-            found = SignIn.objects.filter(user_id=row.user_id, login_ms=row.login_ms).first() if row.is_new else None
-            if found is not None:
-                facts = {"request": request, "user": found.user, "sign_in": found}
+            found = SignIn.objects.using(using).filter(user_id=row.user_id, login_ms=row.login_ms).first()
+            # By the row, Django would look for the user in the database of the row.
+            user = _users([row.user_id]).first()
+            if found is not None and user is not None:
+                facts = {"request": request, "user": user, "sign_in": found}
                 new_device.send_robust(SignIn, **facts, is_new_network=is_new_network)
 
     write(work, rows=len(rows) + len(closed), using=using, then=tell)
@@ -112,10 +129,26 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
     write(work, rows=len(rows), using=using)
 
 
+def user_deleted(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:
+    """Receive Django's signal ``post_delete`` of a user, whose rows may be in another database."""
+    key = instance.pk
+    for model in (SignIn, BlockCopy):
+        where = router.db_for_write(model)
+        if where != using:
+            # After the commit: the user may stay.
+            delete = model._base_manager.using(where).filter(user_id=key).delete
+            transaction.on_commit(partial(write, delete, rows=1, using=where), using=using, robust=True)
+
+
 def existing(keys: Collection[Any]) -> set[Any]:
     """Return which of these primary keys are those of users."""
-    users = get_user_model()._base_manager.filter(pk__in=keys)
-    return set(users.values_list("pk", flat=True)) if keys else set()
+    return set(_users(keys).values_list("pk", flat=True)) if keys else set()
+
+
+def _users(keys: Collection[Any]) -> QuerySet[Any]:
+    model = get_user_model()
+    # Not on a replica: it may not have a user who has just been created, and still have one who was deleted.
+    return model._base_manager.using(router.db_for_write(model)).filter(pk__in=keys)
 
 
 def upsert(rows: Iterable[SignIn], changed: tuple[str, ...], using: str) -> None:
