@@ -103,6 +103,13 @@ def test_links_between_pages_are_checked_by_sphinx() -> None:
         assert re.findall(r"<(?!https://)[^<>`\s]+(?:rst|html|md)[^<>`]*>`_", page.read_text()) == [], page
 
 
+def test_labels_and_directives_come_after_an_empty_line() -> None:
+    """Else they are text of the paragraph above. Sphinx tells so only where something refers to the label."""
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"^( *)(?!\.\. |[ \n]).+\n\1(\.\. .+)", text, re.MULTILINE) == [], page
+
+
 @pytest.mark.parametrize("name", ["README.rst", "SECURITY.md"])
 def test_files_that_are_linked_to_exist(name: str) -> None:
     text = (ROOT / name).read_text()
