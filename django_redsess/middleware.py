@@ -402,17 +402,19 @@ def refused(
     """
     Return the response 403 to a sign-in that was refused; None if the site has a page of its own: Django shows that.
 
-    Browsers get the template ``django_redsess/403.html``, other clients JSON. ``instead_of`` is the response that it
-    replaces, if any.
+    Browsers get the template ``django_redsess/403.html``, other clients JSON; a view of :func:`answer_problems` has
+    problem details for all. ``instead_of`` is the response that it replaces, if any.
     """
     sign_out_request(request)
     response: HttpResponse
     try:
         with in_our_language():
             handler: Any = get_resolver(get_urlconf()).resolve_error_handler(403)
-            if handler is not permission_denied or _exists("403.html"):
+            if _answers_problems(request):
+                response = problem_details(403, str(error))
+            elif handler is not permission_denied or _exists("403.html"):
                 return None
-            if _wants_json(request):
+            elif _wants_json(request):
                 response = JsonResponse({"detail": str(error)}, status=403)
             else:
                 response = HttpResponse(render_to_string("django_redsess/403.html", {"detail": str(error)}), status=403)

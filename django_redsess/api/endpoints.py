@@ -9,8 +9,9 @@ from django.conf import settings
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.sessions.backends.base import UpdateError
-from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.multipartparser import MultiPartParserError
 from django.http.request import HttpHeaders
 from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.views.decorators.cache import never_cache
@@ -54,6 +55,11 @@ def endpoint(**methods: Method) -> Callable[..., HttpResponse]:
             return problem.response()
         except PermissionDenied as error:
             return Problem(403, str(error) or "You may not do that.").response()
+        except RequestDataTooBig:
+            return Problem(413, "The body is too long.").response()
+        except (SuspiciousOperation, MultiPartParserError):
+            # Django reads forms for the CSRF token, and would answer with HTML.
+            return Problem(400, "The request can't be read: a body must be of the type application/json.").response()
         except UpdateError:
             # Else the middleware would save it once more, and answer 400.
             request.session.modified = False

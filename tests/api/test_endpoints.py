@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth import BACKEND_SESSION_KEY
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import User
 from django.core.signals import got_request_exception
 from django.test import Client
+from django.utils import timezone
 
+from django_redsess import online
 from django_redsess.api import urls
+from django_redsess.session import blocks
 from django_redsess.transport.keys import keyspace
-from tests.helpers.accounts import count, sid_of, sign_in
+from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
 from tests.helpers.api import API, ask, get, status
 from tests.helpers.outages import caches, close_connections, frozen
 
@@ -218,3 +224,42 @@ def test_an_outage_is_503_and_no_logout(alice, own_server, settings) -> None:
     assert not failed
     assert get(here, "me/sessions")["sessions"][0]["is_current"]
     close_connections()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "expected"),
+    [
+        ("&".join(f"f{number}=1" for number in range(1001)), "application/x-www-form-urlencoded", 400),
+        ("a=" + "x" * 3_000_000, "application/x-www-form-urlencoded", 413),
+        ("x", "multipart/form-data", 400),
+    ],
+)
+def test_a_form_that_django_refuses_is_a_problem_too(alice, body: str, kind: str, expected: int) -> None:
+    here = Client(enforce_csrf_checks=True)
+    here.force_login(alice)
+    get(here, "me/sessions")
+    for path in ("me/reauthenticate", "sessions/end"):
+        answer = here.post(API + path, body, content_type=kind)
+        assert (answer.status_code, answer["Content-Type"]) == (expected, "application/problem+json")
+        assert answer.json()["status"] == expected
+
+
+class Blocks(ModelBackend):
+    """Has the user blocked while the password is checked: the sessions of a blocked user end a moment later."""
+
+    def authenticate(self, request: Any, username: Any = None, password: Any = None, **kwargs: Any) -> Any:
+        user = super().authenticate(request, username, password, **kwargs)
+        until = timezone.now() + timedelta(hours=1)
+        blocks.set_block(online.Block(online.user_id_of(user), until, "Call us.", "")).run()
+        return user
+
+
+def test_a_user_who_is_blocked_meanwhile_is_told_so_by_a_problem(alice, here, settings) -> None:
+    session = here.session
+    session[BACKEND_SESSION_KEY] = f"{__name__}.Blocks"
+    session.save()
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.Blocks"]
+    answer = ask(here, "post", "me/reauthenticate", {"password": PASSWORD})
+    assert (answer.status_code, answer["Content-Type"]) == (403, "application/problem+json")
+    assert "Call us." in answer.json()["detail"]
+    assert count(alice) == 0
