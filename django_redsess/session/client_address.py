@@ -181,11 +181,15 @@ def client_of(request: HttpRequest) -> Client:
     return Client(_address_of(request), clean(user_agent))
 
 
+# They turn text around, or are not seen.
+_UNSEEN = r"\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+
+
 # Cached, because the same browsers come again and again.
 @lru_cache(maxsize=1024)
 def _cleaned(user_agent: str) -> str:
     # A surrogate stands for a byte that is not UTF-8. It can't be stored.
-    text = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", "", user_agent)
+    text = re.sub(rf"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_UNSEEN}]", "", user_agent)
     return text.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore")
 
 

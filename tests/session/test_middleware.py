@@ -58,6 +58,7 @@ def test_the_cookie_is_set_and_taken_away_as_the_settings_say(
         ("ä" * 200, "ä" * 128),
         ("a\r\nb\x00c\x1bd\x85e", "abcde"),
         ("caf\udce9", "caf"),
+        ("a\u202eb\u2066c\u061cd\xade\u200b", "abcde"),
     ],
 )
 def test_a_hostile_user_agent_is_cut_and_cleaned(client, header: str, kept: str) -> None:
