@@ -1,6 +1,6 @@
 """An outage in the middle of ending: what has ended is in the histories, and so is a block."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -13,19 +13,24 @@ from django.test import Client
 from django.utils import timezone
 
 from benchmarks.fill import fill
-from django_redsess import online
+from django_redsess import online, signals
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import EndedList, ending
 from django_redsess.session import notice
 from django_redsess.signals import user_blocked
+from django_redsess.transport.keys import keyspace
 from testproject.servers import free_port
 from tests.helpers.admin_pages import END, milliseconds_ago
 from tests.helpers.api import ask
+from tests.helpers.behind import have_partitions
 from tests.helpers.outages import caches
 
 AT_ONCE = 250
 """How many sessions a call ends."""
+
+NUMBERS = range(101, 121)
+"""Primary keys of users. Not all have their sessions in the same partition."""
 
 
 @pytest.fixture
@@ -42,10 +47,14 @@ def boss(client: Client, lukas) -> Client:
 
 @pytest.fixture
 def goes_away(settings, monkeypatch) -> Any:
-    """Return a function: whoever calls this function of this class or module finds no server before or after it."""
+    """
+    Return a function: whoever calls this function of this class or module finds no server before or after it.
+
+    ``when`` is asked about the first argument whether there is no server after it.
+    """
     out_of_reach = {**settings.CACHES, **caches(f"redis://127.0.0.1:{free_port()}/0")}
 
-    def goes(where: Any, name: str, *, before: bool = False) -> None:
+    def goes(where: Any, name: str, *, before: bool = False, when: Callable[[Any], bool] = lambda _: True) -> None:
         function = getattr(where, name)
 
         def called(*arguments: Any, **options: Any) -> Any:
@@ -53,12 +62,19 @@ def goes_away(settings, monkeypatch) -> Any:
                 settings.CACHES = out_of_reach
                 return function(*arguments, **options)
             result = function(*arguments, **options)
-            settings.CACHES = out_of_reach
+            if when(arguments[0]):
+                settings.CACHES = out_of_reach
             return result
 
         monkeypatch.setattr(where, name, called)
 
     return goes
+
+
+def signed_in_apart(new_session: Callable[[str], Any]) -> list[str]:
+    """Return the sids of sessions of two users whose sessions are in different partitions."""
+    first, *others = (new_session(str(number)).sid for number in NUMBERS)
+    return [first, next(sid for sid in others if keyspace().of_sid(sid) != keyspace().of_sid(first))]
 
 
 def lines() -> list[str]:
@@ -90,6 +106,24 @@ def test_what_has_ended_is_in_the_history_though_its_users_could_not_be_told(
     goes_away(notice, "tell", before=True)
     boss.post(END, {"sids": sids[0], "message": "Robbed."})
     assert lines() == ["Ended 1 session. Message: Robbed."]
+
+
+@pytest.fixture
+def partitions(redis, monkeypatch) -> None:
+    have_partitions(monkeypatch, 64)
+
+
+@pytest.mark.parametrize("way", ["admin", "command"])
+def test_what_has_ended_in_the_first_partition_is_counted(partitions, boss, new_session, goes_away, way) -> None:
+    User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in NUMBERS)
+    sids = signed_in_apart(new_session)
+    goes_away(signals, "hold", when=any)
+    if way == "admin":
+        assert boss.post(END, {"sids": " ".join(sids)}).status_code == 503
+        assert lines() == ["Ended 1 session."]
+    else:
+        with pytest.raises(CommandError, match="1 session of 1 user were ended"):
+            call_command("endsessions", *sids, "--noinput")
 
 
 @pytest.mark.parametrize("way", ["api", "admin"])
