@@ -131,7 +131,8 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
 
 def user_deleted(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:
     """Receive Django's signal ``post_delete`` of a user, whose rows may be in another database."""
-    key = instance.pk
+    # A derived model may have another primary key.
+    key = getattr(instance, get_user_model()._meta.pk.attname)
     for model in (SignIn, BlockCopy):
         where = router.db_for_write(model)
         if where != using:

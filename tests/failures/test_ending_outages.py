@@ -1,6 +1,6 @@
 """An outage in the middle of ending: what has ended is in the histories, and so is a block."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,11 +13,9 @@ from django.test import Client
 from django.utils import timezone
 
 from benchmarks.fill import fill
-from django_redsess import online, signals
+from django_redsess import signals
 from django_redsess.admin import OnlineSessionAdmin
-from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.online import EndedList, ending
-from django_redsess.session import notice
+from django_redsess.online import ending
 from django_redsess.signals import user_blocked
 from django_redsess.transport.keys import keyspace
 from testproject.servers import free_port
@@ -99,15 +97,6 @@ def test_what_has_ended_before_the_outage_is_in_the_history(redis, boss, lukas, 
     assert lines() == [f"Ended {AT_ONCE} sessions."]
 
 
-def test_what_has_ended_is_in_the_history_though_its_users_could_not_be_told(
-    boss, lukas, new_session, goes_away
-) -> None:
-    sids = [new_session(str(lukas.pk)).sid for _ in range(2)]
-    goes_away(notice, "tell", before=True)
-    boss.post(END, {"sids": sids[0], "message": "Robbed."})
-    assert lines() == ["Ended 1 session. Message: Robbed."]
-
-
 @pytest.fixture
 def partitions(redis, monkeypatch) -> None:
     have_partitions(monkeypatch, 64)
@@ -152,17 +141,3 @@ def test_a_deactivation_says_which_sessions_have_ended(redis, boss, lukas, goes_
     goes_away(ending.BulkEnding, "end_batch")
     boss.post(END, {"query": f"user={lukas.pk}", "deactivate": str(lukas.pk), "message": "Gone."})
     assert lines() == ["Deactivated the account. Message: Gone.", f"Ended {AT_ONCE} sessions. Message: Gone."]
-
-
-def test_the_command_counts_what_has_ended_in_a_batch_that_was_cut_off(redis, lukas, monkeypatch) -> None:
-    fill(redis, 3, users=1)
-    in_batches = online.end_in_batches
-
-    def cut_off(**options: Any) -> Iterator[EndedList]:
-        next(in_batches(**options))
-        raise SessionStoreUnavailable("The connection was lost.")
-        yield
-
-    monkeypatch.setattr(online, "end_in_batches", cut_off)
-    with pytest.raises(CommandError, match="3 sessions of 1 user were ended"):
-        call_command("endsessions", "lukas", "--noinput")
