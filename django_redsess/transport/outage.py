@@ -178,7 +178,8 @@ def _is_outage(error: RedisError) -> bool:
 
 def _is_forbidden(error: RedisError) -> bool:
     return isinstance(error, NoPermissionError) or (
-        isinstance(error, ResponseError) and str(error).startswith(FORBIDDEN)
+        # The server puts its general code before an error that a script has caught and raised again.
+        isinstance(error, ResponseError) and str(error).removeprefix("ERR ").startswith(FORBIDDEN)
     )
 
 
