@@ -234,7 +234,7 @@ def test_what_a_full_server_refused_has_changed_nothing(redis, new_session, writ
 
 def test_a_full_server_records_views_while_there_are_guests(redis, new_session, partitions) -> None:
     session = new_session("7")
-    guests = [guest() for _ in range(64)]
+    guests = [guest() for _ in range(200)]
     items = [f"vase-{number}" for number in range(6)]
     with full(redis):
         for item in items:

@@ -161,6 +161,8 @@ class Command(CommandWithExamples):
                     self._replicas = least(self._replicas, batch.confirmed_by)
                     for ended in batch:
                         tally.add(ended.user_id)
+                    # They are counted: millions of them would fill the memory.
+                    done.kicked.clear()
                     if bar is not None:
                         bar.update(len(batch))
                     elif monotonic() - told > LINE_SECONDS:
@@ -170,7 +172,7 @@ class Command(CommandWithExamples):
                         break
         except SessionStoreUnavailable as error:
             # Of the last batch, some may have ended.
-            for ended in done.kicked[tally.sessions :]:
+            for ended in done.kicked:
                 tally.add(ended.user_id)
             self._summarize("ended", tally.sessions)
             # It is unknown whether the batch without an answer has ended.
