@@ -1,5 +1,7 @@
 """
-Fixtures of a site whose sign-ins are in another database than its users.
+Fixtures of a site that sends mails, and of one whose sign-ins are in another database than its users.
+
+``notify``: mails about new devices are sent, to ``mail.outbox``
 
 ``elsewhere``: a function that keeps them in a database with these entries of DATABASES
 ``keep_file``: a function that keeps them in a file of SQLite, with these entries, and returns its path
@@ -10,11 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.core import mail
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_redsess.history.models import BlockCopy, SignIn
 from tests.history.elsewhere import ALIAS, Router
+
+
+@pytest.fixture
+def notify(settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
+    # Django 6.1 has named mailers.
+    if hasattr(mail, "mailers"):
+        settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 
 
 @pytest.fixture

@@ -139,13 +139,6 @@ def test_an_asynchronous_site_tells_it_too(told, alice) -> None:
 
 
 @pytest.fixture
-def notify(settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
-    if hasattr(mail, "mailers"):
-        settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
-
-
-@pytest.fixture
 def address(settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "HISTORY_SITE_URL": "https://shop.example/"}
 

@@ -54,13 +54,12 @@ def signs_in(agent: str = FIREFOX) -> Client:
     return browser
 
 
-@pytest.mark.usefixtures("lukas")
+@pytest.mark.usefixtures("lukas", "notify")
 @pytest.mark.parametrize("router", [Router, Lagging])
 def test_a_sign_in_on_a_new_device_is_told(settings, request, router: type) -> None:
     if router is Router:
         request.getfixturevalue("only_there")
     settings.DATABASE_ROUTERS = [f"{router.__module__}.{router.__name__}"]
-    settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
     heard = list[Any]()
 
     def note(user: User, sign_in: SignIn, **named: Any) -> None:
