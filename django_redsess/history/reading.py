@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from django.contrib.admin.sites import AdminSite
@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from django_redsess.history.models import REASONS, SignIn
-from django_redsess.history.writing import first_line
+from django_redsess.history.writing import first_line, short_waits
 from django_redsess.past import PastSignIn, UsersPast
 from django_redsess.querysets import user_keys
 from django_redsess.times import aware
@@ -74,12 +74,19 @@ def _of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:
 
 
 def _if_possible(rows: QuerySet[SignIn]) -> list[SignIn]:
-    """Read ``rows``. If the database fails, return none: sessions are shown and ended without it."""
-    connection = connections[rows.db]
+    """Read ``rows``. If the database fails or is locked, return none: sessions are shown and ended without it."""
     try:
-        # In a transaction, all queries after one that failed would fail.
-        with transaction.atomic(rows.db) if connection.in_atomic_block else nullcontext():
+        with _within(rows.db):
             return list(rows)
     except DatabaseError as error:
         logger.error("Sign-ins can't be read: %s: %s", type(error).__name__, first_line(error))
         return []
+
+
+def _within(using: str) -> AbstractContextManager[Any]:
+    connection = connections[using]
+    if connection.in_atomic_block:
+        # All queries after one that failed would fail.
+        return transaction.atomic(using)
+    # A lock of the whole table, as a migration takes it, keeps readers out.
+    return short_waits(using) if connection.vendor == "postgresql" else nullcontext()
