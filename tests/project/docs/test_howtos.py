@@ -228,6 +228,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            timeout=300,
         )
         where = getattr(self, "_page", "startproject")
         assert ran.returncode == 0, f"{where}: {command if command[0] != '-c' else given}\n{ran.stdout}"
@@ -289,7 +290,8 @@ def site(reader: Reader) -> Iterator[str]:
         wait_until(answers)
         yield f"127.0.0.1:{port}"
     finally:
-        process.terminate()
+        # Not terminate(): the server waits for its streams, and one may still be open.
+        process.kill()
         process.wait()
 
 
