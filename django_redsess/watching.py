@@ -22,7 +22,9 @@ from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, script_calls
+from django_redsess.session.elsewhere import elsewhere
 from django_redsess.session.record import RecordError, log_unusable, unpack
+from django_redsess.session.saving import user_of
 from django_redsess.session.script_calls import Loaded
 from django_redsess.session.session_store import SessionStore
 from django_redsess.signals import Reason
@@ -61,10 +63,12 @@ class End(NamedTuple):
 class WatchedSession:
     """A session that is watched, as ``async with`` :func:`ends` returns it."""
 
-    def __init__(self, sid: str | None, user_id: str) -> None:
+    def __init__(self, sid: str | None, user_id: str, began_elsewhere: int | None = None) -> None:
         self.sid = sid
         """The sid of the session. It changes when the session is followed to another key. None without a session."""
         self._user_id = user_id
+        self._began_elsewhere = began_elsewhere
+        """Of a session that is used in the store from which sessions move. It may come here, under the same sid."""
         self._over: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._poller: _Poller | None = None
         self._seen_ms = 0
@@ -150,7 +154,12 @@ async def ends(session: Any) -> AsyncIterator[WatchedSession]:
 
 async def _opened(session: Any) -> WatchedSession:
     if isinstance(session, SessionStore):
+        if session.elsewhere is not None:
+            # Only the session itself can tell where it is.
+            await session.arun(session.opening())
         sid, known = session.stored_sid, session.known.record
+        if sid is not None and session.began_elsewhere is not None:
+            return WatchedSession(sid, user_of(session._session_cache), session.began_elsewhere)
         if sid is None or known is not None:
             return WatchedSession(sid, known.user_id if known else "")
     elif not isinstance(session, str):
@@ -374,6 +383,8 @@ class _Poller:
             found[sid] = note or (expired if float(self._due.get(sid) or "inf") <= now else "")
         for sid, note in found.items():
             for each in list(sessions.get(sid, ())):
+                if await _lives_elsewhere(each, note):
+                    continue
                 then = await adrive(_following(sid, note, each._user_id))
                 # It may have left meanwhile.
                 if each._poller is self:
@@ -383,6 +394,14 @@ class _Poller:
                     else:
                         each.sid = then
                         self.add(store, each)
+
+
+async def _lives_elsewhere(watched: WatchedSession, note: str) -> bool:
+    """Tell whether a session that is not here is in the store from which sessions move, as far as is known here."""
+    began_at, other = watched._began_elsewhere, elsewhere()
+    if note or began_at is None or other is None:
+        return False
+    return await adrive(other.lives(watched.sid or "", watched._user_id, began_at))
 
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Poller] = WeakKeyDictionary()

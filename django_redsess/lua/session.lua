@@ -199,32 +199,6 @@ if item then pcall(record_view, sid, item, keep, items_max) end
 if not viewed then redis.pcall("HINCRBY", totals, "created", 1) end
 return with_ended({ "saved", end_excess(leaving, excess, reason) })
 
---- copy: Add a session that comes from another store, unless it has been here before. See moving.
--- KEYS: partition moved
--- ARGV: sid record user_id login_time at seen due:number place mark_lifetime viewed...
--- The record was made `at` that time, and the session was last `seen` at that one. `moved` is the mark of the session
--- in this store: it stays for so many milliseconds, also when the session ends. `viewed` is as in `create`.
--- The session of a user who is blocked is marked as ended, so that it does not come when the block is over.
--- Reply: "copied", "there" if the session is here, "ended" if it has been here or its user is blocked; or "clock" and
--- the time by which the record must be made. See with_ended.
--- The client repeats a command whose reply was lost: then its record is there already.
-if redis.call("HEXISTS", login, sid) == 1 then return with_ended({ "there" }) end
-if redis.call("EXISTS", moved) == 1 or note_of(sid) ~= "" then return with_ended({ "ended" }) end
-if is_blocked(user_id) then
-  redis.call("SET", moved, "here", "PX", mark_lifetime)
-  return with_ended({ "ended" })
-end
-local expected = steady_time_of(seen_list_of(user_id))
-if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
-add_session(sid, record, user_id, login_time, seen, due, place)
-redis.call("SET", moved, "here", "PX", mark_lifetime)
-for index = 1, #viewed, 2 do
-  redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])
-end
--- pcall: the session is there, even if a full server refuses this.
-if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end
-return with_ended({ "copied" })
-
 --- change: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
 -- `save` does the rest.
 -- KEYS: login expire places?

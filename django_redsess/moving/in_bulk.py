@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django_redsess import cleaning
 from django_redsess.moving import marks
 from django_redsess.moving.contents import kept
-from django_redsess.moving.session_store import SessionStore, copy_of, copying, keys_here, keys_of
+from django_redsess.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
 from django_redsess.moving.sources import PAGE, Row, source
 from django_redsess.session import script_calls
 from django_redsess.session.merge import same
@@ -127,7 +127,8 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
     """Move these sessions, and return how many were."""
     session, moving, calls = SessionStore(), list[_Session](), list[Call[tuple[str, int]]]()
     for name, read in page:
-        row = read._replace(data=kept(read.data, session.serializer))
+        row = began(read)
+        row = row._replace(data=kept(row.data, session.serializer))
         sid = sid_there = _sid(name)
         if not source().names_are_sids:
             [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
@@ -141,7 +142,7 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
     for number, each in enumerate(moving):
         if outcomes[number] == "clock":
             # The clock of the server was set meanwhile, or the page has taken more than a second.
-            outcomes[number] = drive(copying(session, each.sid, each.row))
+            outcomes[number] = drive(copying(session, each.sid, each.row, each.sid_there))
     _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
     _take_late_changes([each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"])
     return len(moving)
@@ -151,7 +152,7 @@ def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | No
     partition = keyspace().of_sid(moving.sid)
     at = of(partition).clock.now() or script_calls.time(partition).run()
     made = copy_of(session, moving.row, serialized(session, moving.row.data), at)
-    return marks.copy(moving.sid, made, at) if made.due > at else None
+    return marks.copy(moving.sid, made, at, moving.sid_there) if made.due > at else None
 
 
 def _mark_elsewhere(moved: Sequence[_Session]) -> None:

@@ -11,7 +11,9 @@ process that does not move yet may have written the row after it was read.
 from __future__ import annotations
 
 import hmac
+import json
 import time
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -21,8 +23,8 @@ from django_redsess.session.client_address import score_of_new
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.session.script_calls import texts_of
 from django_redsess.transport import lua_scripts, sending
-from django_redsess.transport.keys import bucket_of, key_in_bucket, keyspace
-from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps
+from django_redsess.transport.keys import Partition, bucket_of, key_in_bucket, keyspace
+from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, together
 
 HERE = "here"
 COPIED = b"copied"
@@ -96,14 +98,15 @@ class Copy(NamedTuple):
     due: int
     seen: int
     deadline: int
+    began_at: int
     viewed: tuple[bytes, ...] = ()
 
 
-def copy(sid: str, made: Copy, at: int) -> Call[tuple[str, int]]:
+def copy(sid: str, made: Copy, at: int, sid_there: str) -> Call[tuple[str, int]]:
     """
     Add a session, unless it is or has been here. Return how that went, and the server's time if it refuses ours.
 
-    It is ``copied``, ``there``, ``ended`` or ``clock``.
+    It is ``copied``, ``there``, ``ended``, ``over`` or ``clock``. ``sid_there`` is its sid in the other store.
     """
     partition, script, record = keyspace().of_sid(sid), lua_scripts.COPY, made.record
     args = script.arguments(
@@ -116,10 +119,64 @@ def copy(sid: str, made: Copy, at: int) -> Call[tuple[str, int]]:
         due=made.due,
         place=score_of_new(record.client_packed),
         mark_lifetime=lifetime(made.deadline),
+        began_at=made.began_at,
+        sid_there=sid_there,
         viewed=made.viewed,
     )
-    return Call(partition, script, script.keys(partition, moved=partition.moved_of(sid)), args, _outcome)
+    over, over_all = _over_of(partition, record.user_id)
+    keys = script.keys(partition, moved=partition.moved_of(sid), over=over, over_all=over_all)
+    return Call(partition, script, keys, args, _outcome)
 
 
 def _outcome(reply: list[bytes], _: EndedSessions) -> tuple[str, int]:
     return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0
+
+
+def end_before(
+    user_ids: Sequence[str] | None,
+    *,
+    users: bool,
+    guests: bool,
+    latest: int | None,
+    keep: Collection[str],
+    keep_users: Collection[str],
+) -> Steps[None]:
+    """Note what is over in the other store: see :class:`django_redsess.session.elsewhere.Elsewhere`."""
+    script, space = lua_scripts.END_BEFORE, keyspace()
+    kept = [*(f"session {sid}" for sid in keep), *(f"user {user_id}" for user_id in keep_users)]
+    names = [(home, home.over_of(user_id)) for user_id in user_ids or () for home in [space.of_user(user_id)]]
+    if user_ids is None:
+        names += [(each, each.over_users) for each in space.partitions if users]
+        names += [(each, each.over_guests) for each in space.partitions if guests]
+    args = script.arguments(before=latest, lifetime=lifetime(None), kept=kept)
+    calls = [Call(partition, script, script.keys(partition, over=name), args, bytes) for partition, name in names]
+    if calls:
+        yield from together(calls)
+
+
+def lives(sid: str, user_id: str, began_at: int) -> Steps[int | None]:
+    """
+    Tell whether a session of the other store still lives there, by what :func:`end_before` has noted.
+
+    Return None if not; else when it began, in milliseconds: a later time, if it was meant to stay.
+    """
+    home = keyspace().of_user(user_id) if user_id else keyspace().of_sid(sid)
+    stays = {f"session {sid}", f"user {user_id}"}
+    texts = yield from texts_of(home, *set(_over_of(home, user_id)))
+    later = [(int(before), kept) for text in texts for before, *kept in _ends_in(text) if before >= began_at]
+    if any(stays.isdisjoint(kept) for _, kept in later):
+        return None
+    return max((before + 1 for before, _ in later), default=began_at)
+
+
+def _over_of(home: Partition, user_id: str) -> tuple[str, str]:
+    return (home.over_of(user_id), home.over_users) if user_id else (home.over_guests, home.over_guests)
+
+
+def _ends_in(text: str) -> list[Any]:
+    try:
+        found = json.loads(text or "[]")
+    except ValueError:  # Another program may have stored anything there.
+        return []
+    entries = found if isinstance(found, list) else []
+    return [each for each in entries if isinstance(each, list) and each and isinstance(each[0], int | float)]

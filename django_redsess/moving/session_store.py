@@ -20,8 +20,9 @@ from django_redsess.conf import conf
 from django_redsess.moving import marks
 from django_redsess.moving.contents import kept
 from django_redsess.moving.marks import Copy, derived_keys
+from django_redsess.moving.other_store import OtherStore
 from django_redsess.moving.sources import Row, fill, source
-from django_redsess.session import deadlines, script_calls, user_limit
+from django_redsess.session import blocks, deadlines, script_calls, user_limit
 from django_redsess.session.merge import merge, same
 from django_redsess.session.record import Client, Record, pack, revision_of
 from django_redsess.session.saving import (
@@ -40,17 +41,24 @@ from django_redsess.session.session_store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace, sid_of
-from django_redsess.transport.round_trips import CallOutside, Steps
+from django_redsess.transport.round_trips import CallOutside, Steps, in_store
+
+BEGAN_KEY = "_redsess_began"
+"""Where the data of a session that is used in the other store have the time at which it began, in milliseconds."""
 
 
 class SessionStore(OwnSessionStore):
     """Django's session API for sessions that are here or, until they move, in the store of ``MOVE_FROM``."""
 
+    elsewhere = OtherStore()
     key_there: str | None = None
     """The key that the session has in the other store, if it comes from there: the one that the browser has sent."""
     there: SessionBase | None = None
     """The session in the other store, as long as it is used there."""
     _data_there: dict[str, Any]
+    _began_there = 0
+    """When the session began there, in milliseconds of our server's clock; 0 if it was before the move."""
+    _renews_there = False
 
     def __init__(self, session_key: str | None = None) -> None:
         keys = [] if session_key is None else keys_here(session_key)
@@ -88,7 +96,7 @@ class SessionStore(OwnSessionStore):
             if left.note or left.mark:
                 break
         else:
-            found = yield from _outside(partial(source().read, key))
+            found = yield from reading(key)
             if found is None:
                 # Another request may have moved it meanwhile, and its row is deleted already.
                 [key_here, *_] = keys_here(key)
@@ -101,7 +109,7 @@ class SessionStore(OwnSessionStore):
         if found is None:
             self.take_note(loaded, left.note)
             return {}
-        return (yield from self._moving(key, found, loaded) if conf.MOVES else self._using(key, found))
+        return (yield from self._moving(key, found, loaded) if conf.MOVES else self._using(key, found, loaded))
 
     def _loading_by(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
         """Load the session that was moved here under one of these ``keys``."""
@@ -117,11 +125,30 @@ class SessionStore(OwnSessionStore):
         self.take_note(loaded, note)
         return {}
 
-    def _using(self, key: str, found: Row) -> Steps[dict[str, Any]]:
+    def _using(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Use the session where it is. Its own engine writes it, but does not read it."""
-        self.there = yield from _outside(partial(source().opened, key, self._client()))
-        self._session_key, self._data_there = key, deepcopy(found.data)
-        return found.data
+        sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.signed_in
+        if not source().names_are_sids:
+            lives_since = yield from marks.lives(sid, user_of(data), began_at)
+            if lives_since is None:
+                return (yield from self._ending_there(key, loaded))
+            began_at = lives_since
+        there = yield from _outside(partial(source().opened, key, self._client()))
+        if source().names_are_sids:
+            # Our own engine has read what it is to merge with. No other data may be the base of that.
+            if there.session_key is None:
+                return (yield from self._looking_elsewhere(loaded))
+            data = there._session_cache
+        self.there = there
+        self._session_key, self._data_there = key, deepcopy(data)
+        self._began_there = 0 if source().names_are_sids else began_at
+        return data
+
+    def _ending_there(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """End a session that was ended together with others, when it is met."""
+        yield from self.deleting(key)
+        self.take_note(loaded, "")
+        return {}
 
     def _moving(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Copy the session here, and load it."""
@@ -133,7 +160,13 @@ class SessionStore(OwnSessionStore):
                 # It may have been moved when the site had another secret key.
                 if (yield from self.existing(other)):
                     keys = [other]
-        if (yield from copying(self, sid_of(keys[0]), found._replace(data=data))) == "ended":
+        outcome = yield from copying(self, sid_of(keys[0]), found._replace(data=data), sid_of(own_key))
+        if outcome == "over" and source().names_are_sids:
+            # All that had to end there has ended: what is still there lives.
+            return (yield from self._looking_elsewhere(loaded))
+        if outcome == "over":
+            return (yield from self._ending_there(key, loaded))
+        if outcome == "ended":
             self.take_note(loaded, "")
             return {}
         if keys[0] != own_key and not (yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))):
@@ -144,7 +177,7 @@ class SessionStore(OwnSessionStore):
     def _comparing(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
         """Compare a copied ``record`` that nobody has used with its row: who does not move yet may have written it."""
         sid, due = self.sid or "", 0
-        row = yield from _outside(partial(source().read, self.key_there or ""))
+        row = yield from reading(self.key_there or "")
         late = data if row is None else kept(row.data, self.serializer)
         if user_of(late) != record.user_id:
             self._session_cache = late
@@ -170,12 +203,25 @@ class SessionStore(OwnSessionStore):
         if data is None:
             data = yield from self.opening(no_load=must_create)
         if self.there is None:
+            user_id, known = user_of(data), self.known.record
+            if user_id and (known is None or known.user_id != user_id):
+                yield from self._refusing_in_other_store(user_id)
             return (yield from super().saving(must_create, **kwargs))
         yield from self._saving_there(self.there, data, must_create)
 
     def _saving_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
+        user_id = user_of(data)
+        if user_id != user_of(self._data_there):
+            # Whatever signs in: a view may have written the user's id itself.
+            yield from blocks.refuse(user_id)
+            yield from self._refusing_in_other_store(user_id)
+            yield from self._beginning_there(user_id)
+        if self._renews_there:
+            yield from self.cycling()
+            if self.there is None:
+                return (yield from super().saving())
         sid, is_gone = self._sid_here, False
-        fill(there, data)
+        self._fill(there, data)
         try:
             yield from _outside(partial(there.save, must_create))
         except UpdateError:
@@ -184,9 +230,27 @@ class SessionStore(OwnSessionStore):
         if is_gone or left.mark:
             yield from self._going_on_here()
             return (yield from super().saving())
+        if not source().names_are_sids and (yield from marks.lives(sid, user_id, self._began_there)) is None:
+            # It was ended while it was saved.
+            yield from self.deleting(None)
+            raise UpdateError
+        self._note_saved_there(there, data)
+
+    def _fill(self, there: SessionBase, data: dict[str, Any]) -> None:
+        began = {BEGAN_KEY: self._began_there} if self._began_there else {}
+        fill(there, {**data, **began})
+
+    def _note_saved_there(self, there: SessionBase, data: dict[str, Any]) -> None:
         self._session_key = self.key_there = there.session_key
-        self._data_there = deepcopy(data)
-        self.pending = NOTHING_PENDING
+        self._data_there, self.pending = deepcopy(data), NOTHING_PENDING
+
+    def _beginning_there(self, user_id: str) -> Steps[None]:
+        """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
+        if source().names_are_sids:
+            # Our own engine notes it.
+            return
+        space = keyspace()
+        self._began_there = yield from script_calls.time(space.of_user(user_id) if user_id else space.partitions[0])
 
     def _going_on_here(self) -> Steps[None]:
         """Go on with the session that another process has moved here, with the changes of this request."""
@@ -202,16 +266,17 @@ class SessionStore(OwnSessionStore):
         if conf.MOVES:
             return (yield from super().creating())
         data = yield from self.opening(no_load=True)
+        if user_id := user_of(data):
+            yield from blocks.refuse(user_id)
+        yield from self._beginning_there(user_id)
         self.there = there = yield from _outside(partial(source().opened, None, self._client()))
-        fill(there, data)
+        self._fill(there, data)
         yield from _outside(there.create)
         # The create() of some engines leaves the data out.
-        fill(there, data)
+        self._fill(there, data)
         yield from _outside(there.save)
-        self._session_key = self.key_there = there.session_key
-        self._data_there = deepcopy(data)
-        self.pending = NOTHING_PENDING
-        self.modified = True
+        self._note_saved_there(there, data)
+        self._renews_there, self.modified = False, True
 
     def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
         data = yield from self.opening()
@@ -222,43 +287,53 @@ class SessionStore(OwnSessionStore):
             there = None
         if there is None:
             return (yield from super().cycling(ends_copies=ends_copies))
-        fill(there, data)
+        if not source().names_are_sids:
+            # What is meant to stay while others end goes by its sid, which it is about to lose.
+            began_at = yield from marks.lives(self._sid_here, user_of(data), self._began_there)
+            self._began_there = self._began_there if began_at is None else began_at
+        self._fill(there, data)
         yield from _outside(there.cycle_key)
-        self._session_key = self.key_there = there.session_key
-        self._data_there = deepcopy(data)
-        self.modified = True
+        self._note_saved_there(there, data)
+        self._renews_there, self.modified = False, True
 
     def deleting(self, session_key: str | None) -> Steps[None]:
         key = self.key_there if session_key is None else session_key
-        is_here = session_key is None and self.known.record is not None
         if key is None or not keys_here(key):
             return (yield from super().deleting(session_key))
-        if is_here:
+        if session_key is None and self.known.record is not None:
             yield from super().deleting(session_key)
+            yield from _outside(partial(source().delete, key))
         else:
-            for each in (yield from self._marked_as_ended(key)):
+            found = yield from reading(key)
+            for each in (yield from self._marked_as_ended(key, found)):
                 yield from super().deleting(each)
-        yield from _outside(partial(source().delete, key))
+            if found is not None:
+                yield from _outside(partial(source().delete, key))
         if session_key is None:
             self.there = self.key_there = None
 
-    def _marked_as_ended(self, key: str) -> Steps[list[str]]:
-        """Mark the session ``key``, so that nobody moves it any more. Return the keys that it may have here."""
+    def _marked_as_ended(self, key: str, found: Row | None) -> Steps[list[str]]:
+        """
+        Mark the session ``key``, so that nobody moves it any more. Return the keys that it may have here.
+
+        What has no row there gets no mark: anybody can send any number of keys.
+        """
         keys = keys_here(key)
-        found = yield from _outside(partial(source().read, key))
         if found is not None:
             # A process may have been killed before it noted the key that it had chosen.
             keys += [each for each in keys_of(key, keys[0], user_of(found.data)) if each not in keys]
         for sid in map(sid_of, list(keys)):
-            if not (yield from marks.set_mark(sid, None)):
+            if found is None or not (yield from marks.set_mark(sid, None)):
                 mark = (yield from marks.left_of(sid)).mark
                 keys += derived_keys(key, int(mark)) if mark.isdecimal() else []
         return keys
 
     def signed_in(self, limit: Limit | None = None) -> None:
-        # The key of a session that is used there is for its own engine to choose: Django's login() has asked for one.
-        if not (self.there is not None or self._begins_there):
-            super().signed_in(limit)
+        if self.there is None and not self._begins_there:
+            return super().signed_in(limit)
+        # Django's login() keeps the key if the same user was signed in before.
+        user_id = user_of(self.__dict__.get("_session_cache", {}))
+        self._renews_there = self.there is not None and user_id == user_of(self._data_there) != ""
 
     def viewed(self, item: str) -> None:
         # What a session has viewed is stored here only.
@@ -272,6 +347,19 @@ class SessionStore(OwnSessionStore):
 
     def _validate_session_key(self, key: object) -> bool:
         return super()._validate_session_key(key) or (self.there is not None and isinstance(key, str))
+
+    @property
+    def began_elsewhere(self) -> int | None:
+        return None if self.there is None else self._began_there
+
+    def refuse_blocked(self, user_id: str) -> None:
+        super().refuse_blocked(user_id)
+        self.run(self._refusing_in_other_store(user_id))
+
+    def _refusing_in_other_store(self, user_id: str) -> Steps[None]:
+        """Raise SignInRefused if the user was blocked in another store of ours, before sessions moved."""
+        for store in self.elsewhere.stores():
+            yield from in_store(store, blocks.refuse, user_id)
 
     @property
     def _sid_here(self) -> str:
@@ -318,7 +406,19 @@ def keys_here(key: str) -> list[str]:
     return derived_keys(key, sum(key.encode()) % BUCKETS) if source().is_key(key) else []
 
 
-def copying(session: SessionState, sid: str, found: Row) -> Steps[str]:
+def reading(key: str) -> Steps[Row | None]:
+    """Read a row, and take out of its data what we have put there."""
+    found: Row | None = yield from _outside(partial(source().read, key))
+    return None if found is None else began(found)
+
+
+def began(row: Row) -> Row:
+    """Return ``row`` with the time at which its session began there, if we have put that into its data."""
+    at = row.data.pop(BEGAN_KEY, None)
+    return row._replace(signed_in=at) if isinstance(at, int) else row
+
+
+def copying(session: SessionState, sid: str, found: Row, sid_there: str) -> Steps[str]:
     """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`marks.copy`."""
     partition = keyspace().of_sid(sid)
     at = of(partition).clock.now() or (yield from script_calls.time(partition))
@@ -327,7 +427,7 @@ def copying(session: SessionState, sid: str, found: Row) -> Steps[str]:
         made = copy_of(session, found, data, at)
         if made.due <= at:
             return "ended"
-        outcome, at = yield from marks.copy(sid, made, at)
+        outcome, at = yield from marks.copy(sid, made, at, sid_there)
         if outcome != "clock":
             return outcome
 
@@ -347,7 +447,7 @@ def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int)
     login_ms = (found.signed_in or written) if user_id else 0
     times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_of(session, user_id), *data)
-    return Copy(record, times.due, found.last_seen or written, deadline, found.viewed)
+    return Copy(record, times.due, found.last_seen or written, deadline, found.read_at or found.signed_in, found.viewed)
 
 
 def _outside(function: Any) -> Steps[Any]:

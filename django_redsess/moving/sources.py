@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
     ``data`` is the session's dict. ``deadline`` is when it expires there, in milliseconds since 1970, or None if that
     is not known. The rest is known by stores of this engine only: the times of the sign-in and of the last request in
-    milliseconds, 0 if unknown; and what the session viewed: item, time, item, time, …
+    milliseconds, 0 if unknown; what the session viewed: item, time, item, time, …; and when it was read.
     """
 
     data: dict[str, Any]
@@ -49,6 +49,7 @@ class Row(NamedTuple):
     signed_in: int = 0
     last_seen: int = 0
     viewed: tuple[bytes, ...] = ()
+    read_at: int = 0
 
 
 class Source:
@@ -59,6 +60,11 @@ class Source:
 
     engine: type[SessionBase] | None = None
     """The class of its sessions, which goes on writing them as long as ``MOVES`` is False."""
+
+    @property
+    def name(self) -> str:
+        """What pages and commands call it."""
+        return type(self).__name__
 
     names_are_sids = False
     """Whether ``rows`` names sessions by their sids here, and not by their keys."""
@@ -114,6 +120,10 @@ class EngineSource(Source):
     def __init__(self, engine: type[Any], alias: str) -> None:
         self.engine: type[Any] = engine
         self.alias = alias
+
+    @property
+    def name(self) -> str:
+        return self.engine.__module__
 
     @property
     def cache(self) -> Any:
@@ -351,6 +361,10 @@ class OwnSource(Source):
         self.named = named
 
     @property
+    def name(self) -> str:
+        return f"{self.store.alias}, {self.store.prefix}"
+
+    @property
     def store(self) -> Store:
         """What the settings do not name there is as here: PREFIX may be a function, so it is looked up each time."""
         named, alias = self.named, settings.SESSION_CACHE_ALIAS
@@ -365,21 +379,22 @@ class OwnSource(Source):
         """Do as :meth:`read` does, for sessions that are named by their sids."""
         with using(self.store):
             space = keyspace()
-            partitions = [space.of_sid(sid) for sid in keys]
+            partitions, times = [space.of_sid(sid) for sid in keys], [0] * len(keys)
 
             def reading(number: int, at: int) -> bytes:
-                names, sid, command = partitions[number], keys[number], sending.command
+                names, sid, command, times[number] = partitions[number], keys[number], sending.command, at
                 lists = (names.expire, names.recent, names.guests)
                 scores = (command("ZSCORE", name, sid) for name in lists)
                 viewed = command("ZRANGE", names.viewed_by(sid), 0, -1, "WITHSCORES")
                 return b"".join([command("HGET", names.login, sid), *scores, viewed])
 
             found = drive(ask_each("read", partitions, reading, 5)) if keys else []
-            rows = {sid: self._row(sid, *replies) for sid, replies in zip(keys, found, strict=True)}
+            rows = {sid: self._row(sid, at, *replies) for sid, at, replies in zip(keys, times, found, strict=True)}
         return {sid: row for sid, row in rows.items() if row is not None}
 
-    def _row(self, sid: str, packed: bytes | None, due: Any, recent: Any, guests: Any, viewed: Any) -> Row | None:
-        if packed is None or float(due or 0) <= time.time() * 1000:
+    def _row(self, sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Row | None:
+        recent, guests, viewed = rest
+        if packed is None or float(due or 0) <= at:
             return None
         try:
             record = unpack(sid, packed)
@@ -389,7 +404,7 @@ class OwnSource(Source):
             return None
         items = tuple(part for score, item in with_scores(viewed) for part in (item, b"%d" % score))
         seen = int(float(recent or guests or 0))
-        return Row(data, record.deadline_seconds * 1000, record.login_ms, seen, items)
+        return Row(data, record.deadline_seconds * 1000, record.login_ms, seen, items, at)
 
     def delete(self, key: str) -> None:
         self.delete_many([sid_of(key)])

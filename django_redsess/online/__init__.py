@@ -17,13 +17,14 @@ from django_redsess.online.numbers import Totals
 from django_redsess.online.paging import Place
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
-from django_redsess.session import blocks, notice, script_calls
+from django_redsess.session import notice, script_calls
 from django_redsess.session.blocks import Block, Restored
+from django_redsess.session.elsewhere import elsewhere, other_stores
 from django_redsess.session.record import django_times, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
-from django_redsess.transport.round_trips import Steps, adrive, drive, time_of
+from django_redsess.transport.round_trips import Steps, adrive, drive, in_store, time_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -250,7 +251,15 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
             if rotated_to and rotated_to not in named:
                 wanted.append(rotated_to)
                 named.add(rotated_to)
+    there = {each.sid for each in found}
+    for store in other_stores():
+        found += yield from in_store(store, _find_there, [sid for sid in sids if is_sid(sid) and sid not in there])
     return found
+
+
+def _find_there(sids: Sequence[str]) -> Steps[list[Session]]:
+    # The records have seals of that store.
+    return sessions_of((yield from listing.find(sids)))
 
 
 def find(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
@@ -454,12 +463,12 @@ async def aunblock(user: AbstractBaseUser) -> bool:
 
 def block_of(user: AbstractBaseUser) -> Block | None:
     """Return the block of ``user``. None if the user may sign in. Raises ValueError for one without a primary key."""
-    return drive(iter(blocks.of_user(user_id_of(user))))
+    return drive(blocking.of_user(user_id_of(user)))
 
 
 async def ablock_of(user: AbstractBaseUser) -> Block | None:
     """Await what :func:`block_of` returns."""
-    return await adrive(iter(blocks.of_user(user_id_of(user))))
+    return await adrive(blocking.of_user(user_id_of(user)))
 
 
 def restore_block(block: Block) -> Restored:
@@ -518,6 +527,15 @@ def totals() -> Totals:
 async def atotals() -> Totals:
     """Await what :func:`totals` returns."""
     return await adrive(numbers.read())
+
+
+def moving_from() -> str:
+    """
+    Return the name of the store from which sessions move here, ``""`` if none do. What has not moved is not listed or
+    counted, but ends with all others of its user, and when all end.
+    """
+    other = elsewhere()
+    return "" if other is None else other.name
 
 
 def user_id_of(user: AbstractBaseUser) -> str:

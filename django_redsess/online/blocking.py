@@ -8,13 +8,14 @@ from functools import partial
 from django_redsess.online.ending import end_all_of
 from django_redsess.session import blocks, notice
 from django_redsess.session.blocks import Block, Restored
+from django_redsess.session.elsewhere import other_stores
 from django_redsess.session.saving import user_of
 from django_redsess.session.session_store import session_of
 from django_redsess.signals import Reason, note_block, request_answered, user_blocked, user_unblocked
 from django_redsess.times import given
 from django_redsess.transport.lua_scripts import CONSTANTS
 from django_redsess.transport.replicas import EndedCount
-from django_redsess.transport.round_trips import CallOutside, Steps
+from django_redsess.transport.round_trips import CallOutside, Steps, in_store
 
 LONGEST = timedelta(days=3660)
 """The longest block by a command, or by an administrator who may change the user. Code may set any time."""
@@ -35,6 +36,8 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     # In this order. A sign-in between the two would be left, if the sessions ended first.
     if not (yield from blocks.set_block(made)):
         raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
+    for store in other_stores():
+        yield from in_store(store, blocks.set_block, made)
     note_block(user_id)
     tell = CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
     try:
@@ -65,7 +68,18 @@ def unblock(user_id: str) -> Steps[bool]:
     """Lift the block of a user. Return whether there was one."""
     # First, and also if there is none here: who keeps a copy must not put it back.
     yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))
-    return (yield from blocks.lift(user_id))
+    lifted = yield from blocks.lift(user_id)
+    for store in other_stores():
+        lifted = (yield from in_store(store, blocks.lift, user_id)) or lifted
+    return lifted
+
+
+def of_user(user_id: str) -> Steps[Block | None]:
+    """Read the block of a user. None if there is none, or it is over."""
+    found = yield from blocks.of_user(user_id)
+    for store in other_stores():
+        found = found or (yield from in_store(store, blocks.of_user, user_id))
+    return found
 
 
 def listed(offset: int, limit: int) -> Steps[list[Block]]:
@@ -79,4 +93,14 @@ def listed_with_origin(offset: int, limit: int) -> Steps[list[tuple[Block, bool]
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if offset + limit > LISTED_MAX:
         raise ValueError(f"Only the first {LISTED_MAX} blocks can be listed.")
-    return (yield from blocks.page(offset, limit)) if limit > 0 else []
+    if limit <= 0:
+        return []
+    stores = other_stores()
+    if not stores:
+        return (yield from blocks.page(offset, limit))
+    # While sessions move, a block is in both stores, or in the one where it was set before.
+    found = yield from blocks.page(0, offset + limit)
+    for store in stores:
+        found += yield from in_store(store, blocks.page, 0, offset + limit)
+    by_user = {block.user_id: (block, is_own) for block, is_own in reversed(found)}
+    return sorted(by_user.values(), key=lambda each: each[0].until)[offset : offset + limit]

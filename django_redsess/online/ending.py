@@ -10,13 +10,14 @@ from django_redsess.conf import conf
 from django_redsess.online.listing import SessionFilter, address_lists_of, lists_of
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import notice, script_calls
+from django_redsess.session.elsewhere import Elsewhere, elsewhere
 from django_redsess.session.saving import user_of
 from django_redsess.session.script_calls import AT_ONCE_MAX, Ending
 from django_redsess.session.session_store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
-from django_redsess.transport.keys import Partition, is_sid, keyspace
+from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
 from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
-from django_redsess.transport.round_trips import Steps, batches, drive
+from django_redsess.transport.round_trips import Steps, batches, drive, in_store
 
 
 class BulkEnding:
@@ -64,11 +65,23 @@ class BulkEnding:
             lists = address_lists_of(session_filter)
         elif session_filter.names_client:
             self._found, lists = None, []
-        self._left = [(partition, name) for partition, names in lists for name in names]
+        self._left: list[tuple[Store | None, Partition, str]] = []
+        own = lists
         self._place: tuple[str, int] = self._low, 0
+        # What can't be listed there can only be ended as a whole.
+        ends_whole = not session_filter.names_client and session_filter.active_seconds is None
+        self._elsewhere = elsewhere() if ends_whole else None
+        for store in self._elsewhere.stores() if self._elsewhere else ():
+            with using(store):
+                lists = lists_of(session_filter, by_seen=by_seen)
+            self._left += [(store, partition, name) for partition, names in lists for name in names]
+        self._left += [(None, partition, name) for partition, names in own for name in names]
 
     def step(self) -> Steps[EndedList]:
         """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
+        if self._elsewhere is not None and (not self._left or self._left[0][0] is None):
+            yield from self._end_elsewhere(self._elsewhere)
+            self._elsewhere = None
         if self._found is None:
             self._found = list(batches((yield from matching(self._filter)).sids))
         if self._found:
@@ -76,9 +89,13 @@ class BulkEnding:
         if not self._left:
             self.done = True
             return EndedList([], *replica_status(self.confirmation))
-        partition, name = self._left[0]
+        store, partition, name = self._left[0]
         low, left_out = self._place
-        reply = yield from self._ending.of_list(partition, name, low, self._high, left_out)
+        given = partition, name, low, self._high, left_out
+        if store is None:
+            reply = yield from self._ending.of_list(*given)
+        else:
+            reply = yield from in_store(store, self._ending.of_list, *given)
         (_, more, score, left_out, _), ended = reply
         self._place = score.decode(), left_out
         if not more:
@@ -86,6 +103,18 @@ class BulkEnding:
             self._place = self._low, 0
             self.done = not self._left
         return (yield from self._reported(ended))
+
+    def _end_elsewhere(self, other: Elsewhere) -> Steps[None]:
+        """Before the sessions that are here: what is about to come here must not come behind."""
+        wanted, ending = self._filter, self._ending
+        yield from other.end_before(
+            wanted.user_ids,
+            users=wanted.guests != "only",
+            guests=bool(wanted.guests),
+            latest=ending.latest,
+            keep=ending.kept_sids,
+            keep_users=ending.kept_users,
+        )
 
     def _end_found(self, found: list[tuple[Partition, list[str]]]) -> Steps[EndedList]:
         partition, sids = found.pop(0)
@@ -150,7 +179,14 @@ def kick(
     """Kick sessions as :func:`script_calls.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
     named = [sid for sid in sids if is_sid(sid)]
     ending = Ending(Reason.KICKED, message, latest, kept_users=keep_users, by=user_answered())
+    there: list[EndedSession] = []
+    if (other := elsewhere()) is not None:
+        for store in other.stores():
+            there += yield from in_store(store, script_calls.end, named, ending, follow=follow)
+        # What is about to come here must not come behind.
+        yield from other.end(named)
     ended = yield from script_calls.end(named, ending, follow=follow)
+    ended[:0] = there
     yield from tell_others(ended, message)
     return ended
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from django_redsess.conf import conf
 from django_redsess.session.client_address import named_network
+from django_redsess.session.elsewhere import other_stores
 from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
 from django_redsess.session.script_calls import TIME_MAX
 from django_redsess.transport import lua_scripts, sending
@@ -33,6 +34,7 @@ from django_redsess.transport.round_trips import (
     batches,
     bisect,
     guess_by_share,
+    in_store,
     merged,
     narrowed,
     time_of,
@@ -287,7 +289,19 @@ def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
 
 
 def lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
-    """Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count."""
+    """
+    Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count.
+
+    While sessions move from another store of this engine, it may be there.
+    """
+    found = yield from _lives(sign_ins)
+    for store in other_stores():
+        there = yield from in_store(store, _lives, sign_ins)
+        found = [here or other for here, other in zip(found, there, strict=True)]
+    return found
+
+
+def _lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
     partitions = [keyspace().of_user(user_id) for user_id, _ in sign_ins]
 
     def asked(number: int, at: int) -> bytes:

@@ -7,7 +7,7 @@ The work is written as steps: see :mod:`django_redsess.transport.round_trips`.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
@@ -17,6 +17,7 @@ from redis.exceptions import NoScriptError
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import blocks, deadlines, notice, script_calls
+from django_redsess.session.elsewhere import Elsewhere
 from django_redsess.session.notice import MESSAGE_KEY, Notice
 from django_redsess.session.record import log_unusable, named, unpack
 from django_redsess.session.saving import (
@@ -54,6 +55,8 @@ class SessionStore(SessionState):
     them. ``save`` first tries a short way without steps, which most saves can go.
     """
 
+    elsewhere: ClassVar[Elsewhere | None] = None
+    """The other store, in an engine that moves sessions."""
     let_in = ""
     """The user whose sign-in this object has asked about, and who was not blocked."""
 
@@ -335,6 +338,11 @@ class SessionStore(SessionState):
     def viewed(self, item: str) -> None:
         """Note that the visitor views ``item``. Recorded by the next save, else by the middleware."""
         self.pending = self.pending._replace(item=item)
+
+    @property
+    def began_elsewhere(self) -> int | None:
+        """When the session began in the other store, in milliseconds, if it is used there. Else None."""
+        return None
 
     def abandon(self) -> None:
         """Discard all changes since the last save, including a new key. The next access loads the data again."""

@@ -158,6 +158,20 @@ class Partition:
         """Text: that a session was moved here from another store: see ``moving``. It stays when the session ends."""
         return self._name(f"moved:{sid}")
 
+    def over_of(self, user_id: str) -> str:
+        """Text: until when the sessions are over that one user has in the store that sessions are moved from."""
+        return self._name(f"over:user:{user_id}")
+
+    @property
+    def over_users(self) -> str:
+        """Text: the same of all sessions with a user."""
+        return self._name("over:users")
+
+    @property
+    def over_guests(self) -> str:
+        """Text: the same of all sessions without a user."""
+        return self._name("over:guests")
+
     @property
     def addresses(self) -> str:
         """Sorted set: sid → address score, sessions with a user. Only with ``INDEX_ADDRESSES``."""
@@ -217,7 +231,8 @@ class Partition:
     def names(self) -> list[str]:
         """A name of each kind."""
         of_one = [self.online_user_of("0"), self.message_of("0"), self.viewed_by("0"), self.ended_of("0")]
-        of_one += [self.moved_of("0"), self.block_of("0"), self.blocked]
+        of_one += [self.moved_of("0"), self.over_of("0"), self.over_users, self.over_guests]
+        of_one += [self.block_of("0"), self.blocked]
         return [*self.lists, *of_one, self.wake, self.totals, *self.both_samples, self.viewed, self.meta]
 
     def kind_of(self, name: str) -> str:
@@ -229,7 +244,9 @@ class Partition:
         if name in self.lists:
             return "list"
         others = (self.blocked, self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
-        if name in others or name.startswith((self.message_of(""), self.moved_of(""), self.block_of(""))):
+        others = (*others, self.over_users, self.over_guests)
+        of_one = (self.message_of(""), self.moved_of(""), self.over_of(""), self.block_of(""))
+        if name in others or name.startswith(of_one):
             return "other"
         if name.startswith(self.online_user_of("")):
             return "user"

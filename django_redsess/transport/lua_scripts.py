@@ -36,7 +36,10 @@ from django_redsess.transport.keys import Partition
 
 FOLDER = files("django_redsess") / "lua"
 
-FILES = ("common", "user_limit", "blocks", "session", "online", "viewed", "cleaning", "agreement", "permissions")
+FILES = (
+    *("common", "user_limit", "blocks", "session", "moving", "online", "viewed", "cleaning", "agreement"),
+    "permissions",
+)
 """The files, in the order in which their blocks stand in a script."""
 
 PARTITION = (
@@ -209,6 +212,7 @@ COPY = Script("copy")
 CREATE = Script("create")
 END = Script("end")
 END_ABOVE = Script("end_above")
+END_BEFORE = Script("end_before")
 PROLONG = Script("prolong")
 ROTATE = Script("rotate")
 SAVE = Script("save")

@@ -31,7 +31,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import agreement, retries, sending
 from django_redsess.transport.connections import by_server, loop_pool, of
-from django_redsess.transport.keys import Partition, is_sid, keyspace
+from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
 from django_redsess.transport.lua_scripts import CONSTANTS, Script, Values
 from django_redsess.transport.replicas import Confirmation
 from django_redsess.transport.retries import PipelineExtras
@@ -176,6 +176,24 @@ async def adrive(steps: Steps[T]) -> T:
     except StopIteration as end:
         returned: T = end.value
         return returned
+
+
+def in_store(store: Store, operation: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Steps[Any]:
+    """Take the steps that ``operation`` returns in another store. Return what they return."""
+    with using(store):
+        steps: Steps[Any] = iter(operation(*args, **kwargs))
+    go_on: Callable[[], Any] = partial(next, steps)
+    while True:
+        # Not while something is awaited: others go on meanwhile.
+        with using(store):
+            try:
+                wanted = go_on()
+            except StopIteration as end:
+                return end.value
+        try:
+            go_on = partial(steps.send, (yield wanted))
+        except Exception as error:
+            go_on = partial(steps.throw, error)
 
 
 def _wait(pause: Pause) -> None:

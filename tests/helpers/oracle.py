@@ -109,9 +109,13 @@ def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
 
 
 def _marks(client: redis.Redis, partition: Partition) -> set[bytes]:
-    """The names of the marks of sessions that were moved here. They stay longer than the sessions, and not for ever."""
-    beginning = partition.moved_of("").encode()
-    return {name for name in client.keys() if name.startswith(beginning) and client.ttl(name) > 0}
+    """
+    The names of the marks of sessions that were moved here, and of what was ended where they come from. They stay
+    longer than the sessions, and not for ever.
+    """
+    names = partition.moved_of(""), partition.over_of(""), partition.over_users, partition.over_guests
+    beginnings = tuple(name.encode() for name in names)
+    return {name for name in client.keys() if name.startswith(beginnings) and client.ttl(name) > 0}
 
 
 def _blocks(client: redis.Redis, partition: Partition) -> set[bytes]:

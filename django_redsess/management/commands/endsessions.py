@@ -81,7 +81,7 @@ class Command(CommandWithExamples):
             if options["dry_run"]:
                 sentence = f"Would end {self._whose}." if count else "There is nothing to end."
                 self._summarize("would_end", count, sentence)
-            elif not count:
+            elif not (count or online.moving_from()):
                 self._replicas = recheck_replicas().confirmed_by
                 earlier = self._worth()
                 self._summarize("ended", 0, f"There is nothing to end.{earlier and ' Earlier ends:'}{earlier}")
@@ -125,6 +125,8 @@ class Command(CommandWithExamples):
 
     def _tell(self) -> int:
         """Print which sessions would end. Return their number."""
+        if name := online.moving_from():
+            self._say(f"Sessions move here from {name}. Those that have not moved end, too, and are not counted.")
         for sid in self.over:
             self._say(f"The session {sid} is over already, or never was.")
         if self.options["all"]:
