@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from secrets import token_hex
 from typing import Any
 
 from django import forms
@@ -23,7 +22,7 @@ from django.utils.translation import gettext_lazy
 
 from django_redsess import online
 from django_redsess.conf import conf
-from django_redsess.session import script_calls
+from django_redsess.session import script_calls, tries
 from django_redsess.session.session_store import SessionStore, session_of
 from django_redsess.transport.keys import keyspace
 
@@ -34,9 +33,6 @@ TRIES_MAX = 5
 
 GIVEN_KEY = "_redsess_password_given"
 """Where the data of a session have the server's time, in milliseconds, at which the password was given."""
-
-TRY_PREFIX = "_redsess_password_try_"
-"""Each try has a key of its own. So the tries of requests at the same time are merged, and none is lost."""
 
 
 class PasswordForm(forms.Form):
@@ -105,23 +101,19 @@ def _form_of(
     request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int, data: Mapping[str, Any]
 ) -> PasswordForm | None:
     form = PasswordForm(data if "password" in data else None)
-    form.is_locked = _count_tries(session, now) >= TRIES_MAX
-    if form.is_locked or not form.is_valid():
-        return form
-    session[TRY_PREFIX + token_hex(4)] = now
-    # Saved first: each of many requests at the same time finds the tries of those before it.
-    session.save()
-    if _count_tries(session, now) > TRIES_MAX:
-        form.is_locked = True
+    user_id, is_try = online.user_id_of(user), form.is_valid()
+    # Counted first: of many requests at the same time, no more than these go on.
+    left = tries.count(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try).run()
+    form.is_locked = not left
+    if form.is_locked or not is_try:
         return form
     # As Django's form names it, whatever the user model calls it. The site's backends may limit the tries themselves.
     found = authenticate(request, username=user.get_username(), password=form.cleaned_data["password"])
-    if found is None or online.user_id_of(found) != online.user_id_of(user):
+    if found is None or online.user_id_of(found) != user_id:
         form.add_error("password", gettext_lazy("This is not your password. Please try again."))
-        form.is_locked = _count_tries(session, now) >= TRIES_MAX
+        form.is_locked = left == 1
         return form
-    for name in _tries(session):
-        del session[name]
+    tries.forget(session, user_id).run()
     session[GIVEN_KEY] = now
     # Django may have stored another hash of the same password.
     update_session_auth_hash(request, found)
@@ -129,21 +121,7 @@ def _form_of(
     return None
 
 
-def _count_tries(session: SessionStore, now: int) -> int:
-    """Return how many tries are recent, and forget the others."""
-    tries = _tries(session)
-    old = [name for name, at in tries.items() if not _is_recent(at, now)]
-    for name in old:
-        del session[name]
-    return len(tries) - len(old)
-
-
-def _tries(session: SessionStore) -> dict[str, int]:
-    return {name: at for name, at in session.items() if name.startswith(TRY_PREFIX)}
-
-
 def _is_recent(at: int | None, now: int) -> bool:
-    # Requests at the same time put down tries that are later than ``now``. They count, too.
     return at is not None and abs(now - at) < RECENT_SECONDS * 1000
 
 

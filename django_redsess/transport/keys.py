@@ -133,6 +133,10 @@ class Partition:
         """Text: a message for the next sign-in of one user, kept for a day. See ``session/notice.py``."""
         return self._name(f"message:{user_id}")
 
+    def tries_of(self, user_id: str, login_ms: int) -> str:
+        """Text: when passwords were tried in one user's session with this login time. See ``session/tries.py``."""
+        return self._name(f"tries:{login_ms}:{user_id}")
+
     @property
     def blocked(self) -> str:
         """Sorted set: user id → when the user may sign in again. See ``session/blocks.py``."""
@@ -232,7 +236,7 @@ class Partition:
         """A name of each kind."""
         of_one = [self.online_user_of("0"), self.message_of("0"), self.viewed_by("0"), self.ended_of("0")]
         of_one += [self.moved_of("0"), self.over_of("0"), self.over_users, self.over_guests]
-        of_one += [self.block_of("0"), self.blocked]
+        of_one += [self.block_of("0"), self.blocked, self.tries_of("0", 0)]
         return [*self.lists, *of_one, self.wake, self.totals, *self.both_samples, self.viewed, self.meta]
 
     def kind_of(self, name: str) -> str:
@@ -245,7 +249,7 @@ class Partition:
             return "list"
         others = (self.blocked, self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
         others = (*others, self.over_users, self.over_guests)
-        of_one = (self.message_of(""), self.moved_of(""), self.over_of(""), self.block_of(""))
+        of_one = (self.message_of(""), self.moved_of(""), self.over_of(""), self.block_of(""), self._name("tries:"))
         if name in others or name.startswith(of_one):
             return "other"
         if name.startswith(self.online_user_of("")):

@@ -37,7 +37,8 @@ from django_redsess.transport.keys import Partition
 FOLDER = files("django_redsess") / "lua"
 
 FILES = (
-    *("common", "user_limit", "blocks", "session", "moving", "online", "viewed", "cleaning", "agreement"),
+    *("common", "user_limit", "blocks", "session", "moving", "online", "viewed", "cleaning", "tries"),
+    "agreement",
     "permissions",
 )
 """The files, in the order in which their blocks stand in a script."""
@@ -220,6 +221,8 @@ SAVE = Script("save")
 BLOCK = Script("block")
 RESTORE_BLOCK = Script("restore_block")
 UNBLOCK = Script("unblock")
+
+COUNT_TRY = Script("count_try", repeatable=False)
 
 COUNT = Script("count")
 FIND = Script("find")

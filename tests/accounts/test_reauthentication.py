@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.contrib.auth import BACKEND_SESSION_KEY
-from django.contrib.auth.backends import BaseBackend, ModelBackend
+from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.contrib.auth.views import PasswordChangeView
-from django.db import connection
 from django.http import HttpResponse
 from django.test import AsyncClient, Client
 from django.urls import include, path
 
 from django_redsess import online, reauthentication
-from django_redsess.backend import SessionStore
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
 from tests.helpers.behind import make_older
 from tests.helpers.visitors import Browser
@@ -140,41 +136,6 @@ def test_the_right_password_forgets_the_wrong_ones(here, there) -> None:
     del session[reauthentication.GIVEN_KEY]
     session.save()
     assert asks(here.post(END_OTHERS, WRONG))
-
-
-class Counting(ModelBackend):
-    """Counts whom it was asked about."""
-
-    asked: list[str] = []
-
-    def authenticate(self, request: Any, username: Any = None, password: Any = None, **kwargs: Any) -> Any:
-        self.asked.append(username)
-        return super().authenticate(request, username, password, **kwargs)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_of_many_tries_at_the_same_time_five_reach_the_sites_backends(alice, here, there, settings) -> None:
-    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.Counting"]
-    Counting.asked = []
-    cookie = here.cookies["sessionid"].value
-    # Django signs out who signed in by a backend that the settings do not name.
-    session = SessionStore(cookie)
-    session[BACKEND_SESSION_KEY] = f"{__name__}.Counting"
-    session.save()
-
-    def guess(_: int) -> int:
-        thief = Client()
-        thief.cookies["sessionid"] = cookie
-        try:
-            return thief.post(END_OTHERS, WRONG).status_code
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(8) as threads:
-        statuses = list(threads.map(guess, range(16)))
-    assert set(statuses) <= {200, 429}
-    assert 1 <= len(Counting.asked) <= 5
-    assert set(Counting.asked) == {"alice"}
 
 
 class AlwaysBob(BaseBackend):

@@ -98,13 +98,13 @@ def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
 
 
 def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
-    """The names of notes and messages that may be there: they have a TTL, and the sessions of notes are gone."""
+    """The names of notes, messages and tries that may be there: they have a TTL, and sessions of notes are gone."""
     alive = {partition.ended_of(sid.decode()).encode() for sid in client.hkeys(partition.login)}
-    beginnings = partition.ended_of("").encode(), partition.message_of("").encode()
+    beginnings = (partition.ended_of(""), partition.message_of(""), partition.tries_of("", 0).removesuffix("0:"))
     return {
         name
         for name in client.keys()
-        if name.startswith(beginnings) and name not in alive and 0 < client.ttl(name) <= NOTE_SECONDS
+        if name.decode().startswith(beginnings) and name not in alive and 0 < client.ttl(name) <= NOTE_SECONDS
     }
 
 

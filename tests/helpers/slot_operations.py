@@ -21,7 +21,7 @@ from django_redsess.moving import Row
 from django_redsess.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import eviction, script_calls
+from django_redsess.session import eviction, script_calls, tries
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.session.user_limit import Limit
@@ -84,6 +84,10 @@ def _is_noted(session: SessionStore) -> bool:
     """Tell whether it has ended, and its user will be told."""
     found = SessionStore(session.session_key)
     return (dict(found.items()), found.cookie.notice is None) == ({}, False)
+
+
+def _tries_left(session: SessionStore) -> int:
+    return tries.count(_loaded(session), "7", maximum=5, seconds=300).run()
 
 
 def _viewed_by(session: SessionStore) -> list[str]:
@@ -303,6 +307,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
     ),
     "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
+    "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),
     "end_above": (
         lambda world: script_calls.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),

@@ -1,0 +1,95 @@
+"""Who has a copy of a cookie may guess five passwords, whatever engine saves the session meanwhile."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.backends import ModelBackend
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.test import Client
+from django.urls import include, path
+
+from tests.helpers.accounts import PASSWORD, sid_of, sign_in
+from tests.helpers.behind import make_older
+
+END_OTHERS, SAVES, NEW_KEY = "/account/sessions/end-others/", "/saves/", "/new-key/"
+WRONG, RIGHT = {"password": "not the password"}, {"password": PASSWORD}
+GUESSES, THREADS = 400, 40
+
+
+def saves(request: HttpRequest) -> HttpResponse:
+    request.session["saved"] = request.GET["number"]
+    return HttpResponse()
+
+
+def new_key(request: HttpRequest) -> HttpResponse:
+    request.session.cycle_key()
+    return HttpResponse()
+
+
+urlpatterns = [path("saves/", saves), path("new-key/", new_key), path("", include("testproject.urls"))]
+
+
+class Counting(ModelBackend):
+    """Counts whom it was asked about."""
+
+    asked: list[str] = []
+
+    def authenticate(self, request: Any, username: Any = None, password: Any = None, **kwargs: Any) -> Any:
+        self.asked.append(username)
+        return super().authenticate(request, username, password, **kwargs)
+
+
+@pytest.fixture(params=["backend", "step 1", "step 2"])
+def here(request: pytest.FixtureRequest, store_settings: Any, partitions: int, alice: User, redis: Any) -> Client:
+    """A browser in which Alice signed in more than five minutes ago, with this engine."""
+    Counting.asked = []
+    store_settings.ROOT_URLCONF = __name__
+    store_settings.AUTHENTICATION_BACKENDS = [f"{__name__}.Counting"]
+    if request.param == "backend":
+        browser = sign_in(alice)
+        make_older(redis, sid_of(browser), 301)
+        return browser
+    moving = {"MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": False}
+    store_settings.SESSION_ENGINE = "django_redsess.moving"
+    store_settings.REDSESS = {**store_settings.REDSESS, **moving}
+    browser = sign_in(alice)
+    assert Session.objects.update(expire_date=F("expire_date") - timedelta(seconds=301)) == 1
+    store_settings.REDSESS = {**store_settings.REDSESS, "MOVES": request.param == "step 2"}
+    return browser
+
+
+@pytest.mark.on_cluster
+@pytest.mark.django_db(transaction=True)
+def test_of_many_guesses_beside_saves_five_reach_the_sites_backends(here) -> None:
+    cookie = here.cookies["sessionid"].value
+
+    def guess(number: int) -> int:
+        thief = Client()
+        thief.cookies["sessionid"] = cookie
+        with closing(connection):
+            thief.get(SAVES, {"number": number})
+            return thief.post(END_OTHERS, WRONG).status_code
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        statuses = list(threads.map(guess, range(GUESSES)))
+    assert set(statuses) <= {200, 429}
+    assert Counting.asked == ["alice"] * 5
+
+
+@pytest.mark.django_db
+def test_a_new_key_of_the_session_brings_no_new_guesses(here) -> None:
+    statuses = list[int]()
+    for _ in range(7):
+        statuses.append(here.post(END_OTHERS, WRONG).status_code)
+        here.get(NEW_KEY)
+    assert statuses == [200, 200, 200, 200, 429, 429, 429]
+    assert len(Counting.asked) == 5
