@@ -22,7 +22,7 @@ from tests.helpers.behind import make_older
 
 END_OTHERS, SAVES, NEW_KEY = "/account/sessions/end-others/", "/saves/", "/new-key/"
 WRONG, RIGHT = {"password": "not the password"}, {"password": PASSWORD}
-GUESSES, THREADS = 400, 40
+THREADS = 40
 
 
 def saves(request: HttpRequest) -> HttpResponse:
@@ -68,21 +68,24 @@ def here(request: pytest.FixtureRequest, store_settings: Any, partitions: int, a
 
 
 @pytest.mark.on_cluster
+@pytest.mark.parametrize("guesses", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.django_db(transaction=True)
-def test_of_many_guesses_beside_saves_five_reach_the_sites_backends(here) -> None:
+def test_of_many_guesses_beside_saves_five_reach_the_sites_backends(here, settings, guesses: int) -> None:
+    django_saves = "MOVE_FROM" in settings.REDSESS
     cookie = here.cookies["sessionid"].value
 
     def guess(number: int) -> int:
-        thief = Client()
+        thief = Client(raise_request_exception=False)
         thief.cookies["sessionid"] = cookie
         with closing(connection):
             thief.get(SAVES, {"number": number})
             return thief.post(END_OTHERS, WRONG).status_code
 
     with ThreadPoolExecutor(THREADS) as threads:
-        statuses = list(threads.map(guess, range(GUESSES)))
-    assert set(statuses) <= {200, 429}
+        statuses = list(threads.map(guess, range(guesses)))
     assert Counting.asked == ["alice"] * 5
+    # A database in memory refuses, with 500, what meets another thread's write.
+    assert set(statuses) <= ({200, 429, 500} if django_saves else {200, 429})
 
 
 @pytest.mark.django_db

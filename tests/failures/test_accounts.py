@@ -8,10 +8,11 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 
-from django_redsess import accounts
+from django_redsess import accounts, reauthentication
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import lua_scripts
 from tests.helpers.accounts import count, delete, save, set_password
+from tests.helpers.behind import make_older
 from tests.helpers.outages import end_outage, lines_of
 from tests.helpers.proxy import Proxy
 from tests.helpers.site.accounts import NEW_PASSWORD
@@ -162,6 +163,23 @@ def test_who_closes_an_account_in_an_outage_is_answered_and_signed_out(browser, 
     assert browser.get("/who/").content == b"nobody"
     accounts.logout_everywhere(User(pk=user_id))
     assert count(user_id) == 0
+
+
+@pytest.mark.parametrize("how", ["refused", "reply lost", "forgetting refused"])
+def test_a_password_that_could_not_be_counted_is_not_tried(browser, alice, proxy, redis, monkeypatch, how) -> None:
+    set_password(alice, Client())
+    browser.sign_in(alice)
+    make_older(redis, browser.sid, 301)
+    asked = list[User]()
+    monkeypatch.setattr(reauthentication, "authenticate", lambda *_, **__: asked.append(alice) or alice)
+    if how == "refused":
+        proxy.before(lua_scripts.COUNT_TRY.digest, proxy.refuse)
+    elif how == "reply lost":
+        proxy.lose_reply(lua_scripts.COUNT_TRY.digest)
+    else:
+        proxy.before("DEL", proxy.refuse)
+    assert_unavailable(browser.post("/account/sessions/end-others/", {"password": NEW_PASSWORD}))
+    assert asked == ([alice] if how == "forgetting refused" else [])
 
 
 @changes
