@@ -5,11 +5,35 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django_redsess.session.compression import check_depth
 from django_redsess.session.merge import same
+from django_redsess.session.record import DEADLINE_MAX, USER_ID_MAX
+from django_redsess.session.saving import user_of
+from django_redsess.transport.keys import sid_of
+
+if TYPE_CHECKING:
+    from django_redsess.moving.sources import Row
 
 logger = logging.getLogger("django_redsess")
+
+
+def movable(row: Row) -> bool:
+    """Tell whether ``row`` can be written here: its data are a dict of few levels, its user id and deadline fit."""
+    try:
+        check_depth(row.data)
+        deadline = 0 if row.deadline is None else row.deadline
+        # Else the server's numbers do not hold it.
+        return len(user_of(row.data).encode()) <= USER_ID_MAX and 0 <= deadline <= DEADLINE_MAX * 1000
+    except Exception:  # What was pickled may be anything.
+        return False
+
+
+def log_unmovable(key: str, why: str) -> None:
+    """Log once that the session ``key`` of the other store can't be read, or can't be written here."""
+    # A name in a store may have any characters.
+    _log_unmovable_once(sid_of(key.encode("unicode_escape").decode()), why)
 
 
 def kept(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
@@ -43,3 +67,8 @@ def kept(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
 @lru_cache(maxsize=1000)
 def _log_once(key: str, what: str) -> None:
     logger.warning("The value of %r in sessions that are moved is %s.", key[:100], what)
+
+
+@lru_cache(maxsize=10_000)
+def _log_unmovable_once(sid: str, why: str) -> None:
+    logger.warning("Session %s of the other store can't be used here: %s.", sid, why)

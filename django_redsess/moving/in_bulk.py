@@ -105,7 +105,7 @@ def bring_back() -> Iterator[Page]:
 
 
 def _pages(after: str = "") -> Iterator[list[tuple[str, Row]]]:
-    rows = source().rows(after)
+    rows = ((name, row) for name, row in source().rows(after) if row is not None)
     while page := list(islice(rows, PAGE)):
         yield page
 

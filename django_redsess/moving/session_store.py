@@ -9,6 +9,7 @@ tells that a session is or has been here, and whoever ends a session or gives it
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -18,13 +19,13 @@ from django.contrib.sessions.backends.base import SessionBase, UpdateError
 
 from django_redsess.conf import conf
 from django_redsess.moving import marks
-from django_redsess.moving.contents import kept
+from django_redsess.moving.contents import kept, log_unmovable, movable
 from django_redsess.moving.marks import Copy, derived_keys
 from django_redsess.moving.other_store import OtherStore
 from django_redsess.moving.sources import Row, fill, source
 from django_redsess.session import blocks, deadlines, script_calls, user_limit
 from django_redsess.session.merge import merge, same
-from django_redsess.session.record import Client, Record, pack, revision_of
+from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of
 from django_redsess.session.saving import (
     NOTHING_PENDING,
     Known,
@@ -140,7 +141,7 @@ class SessionStore(OwnSessionStore):
                 return (yield from self._looking_elsewhere(loaded))
             data = there._session_cache
         self.there = there
-        self._session_key, self._data_there = key, deepcopy(data)
+        self._session_key, self._data_there = key, _copied(data)
         self._began_there = 0 if source().names_are_sids else began_at
         return data
 
@@ -152,6 +153,10 @@ class SessionStore(OwnSessionStore):
 
     def _moving(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Copy the session here, and load it."""
+        if not movable(found):
+            log_unmovable(key, "its data, user id or deadline are more than can be written here")
+            self.take_note(loaded, "")
+            return {}
         data = kept(found.data, self.serializer)
         own_key = self.session_key or ""
         keys = keys_of(key, own_key, user_of(data))
@@ -178,6 +183,7 @@ class SessionStore(OwnSessionStore):
         """Compare a copied ``record`` that nobody has used with its row: who does not move yet may have written it."""
         sid, due = self.sid or "", 0
         row = yield from reading(self.key_there or "")
+        row = row if row is not None and movable(row) else None
         late = data if row is None else kept(row.data, self.serializer)
         if user_of(late) != record.user_id:
             self._session_cache = late
@@ -242,7 +248,7 @@ class SessionStore(OwnSessionStore):
 
     def _note_saved_there(self, there: SessionBase, data: dict[str, Any]) -> None:
         self._session_key = self.key_there = there.session_key
-        self._data_there, self.pending = deepcopy(data), NOTHING_PENDING
+        self._data_there, self.pending = _copied(data), NOTHING_PENDING
 
     def _beginning_there(self, user_id: str) -> Steps[None]:
         """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
@@ -319,7 +325,7 @@ class SessionStore(OwnSessionStore):
         What has no row there gets no mark: anybody can send any number of keys.
         """
         keys = keys_here(key)
-        if found is not None:
+        if found is not None and movable(found):
             # A process may have been killed before it noted the key that it had chosen.
             keys += [each for each in keys_of(key, keys[0], user_of(found.data)) if each not in keys]
         for sid in map(sid_of, list(keys)):
@@ -380,7 +386,7 @@ class SessionStore(OwnSessionStore):
         if not keys_here(key):
             return False
         left = yield from marks.left_of(sid_of(keys_here(key)[0]))
-        return not (left.note or left.mark) and (yield from _outside(partial(source().read, key))) is not None
+        return not (left.note or left.mark) and (yield from _reading(key)) is not None
 
 
 def keys_of(key: str, own_key: str, user_id: str) -> list[str]:
@@ -398,8 +404,8 @@ def keys_here(key: str) -> list[str]:
     """
     Return the keys by which the session ``key`` of the other store is looked for here, the one to choose first.
 
-    It is the same, unless it can't be a key here: such as the signed cookie that is itself the session. None if it can
-    be no key there, either.
+    It is the same, unless it can't be a key here: such as one with capitals, or the signed cookie that is itself the
+    session. None if it can be no key there, either.
     """
     if is_key(key):
         return [key]
@@ -409,7 +415,8 @@ def keys_here(key: str) -> list[str]:
 def reading(key: str) -> Steps[Row | None]:
     """Read a row, and take out of its data what we have put there."""
     found: Row | None = yield from _outside(partial(source().read, key))
-    return None if found is None else began(found)
+    # A source of the site's own may return anything.
+    return began(found) if found is not None and isinstance(found.data, dict) else None
 
 
 def began(row: Row) -> Row:
@@ -441,13 +448,23 @@ def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int)
     """
     expiry = found.data.get("_session_expiry")
     age_seconds = settings.SESSION_COOKIE_AGE if expiry is None else expiry if isinstance(expiry, int) else 0
+    age_seconds = min(age_seconds, AGE_MAX)
     deadline = found.deadline or at + age_seconds * 1000
-    written = min(at, deadline - age_seconds * 1000) if age_seconds > 0 else at
+    written = deadline - age_seconds * 1000
+    if age_seconds <= 0 or not 0 < written < at:
+        written = at
     user_id = user_of(found.data)
     login_ms = (found.signed_in or written) if user_id else 0
     times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_of(session, user_id), *data)
     return Copy(record, times.due, found.last_seen or written, deadline, found.read_at or found.signed_in, found.viewed)
+
+
+def _copied(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of ``data``, to tell later what has changed. It is empty if they can't be copied: then all has."""
+    with suppress(Exception):
+        return deepcopy(data)
+    return {}
 
 
 def _outside(function: Any) -> Steps[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,8 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
+from django_redsess.moving.contents import log_unmovable
+from django_redsess.moving.outages import is_outage
 from django_redsess.session import script_calls
 from django_redsess.session.record import Client, data_of, log_unusable, unpack
 from django_redsess.session.saving import Visit, is_key
@@ -33,6 +35,9 @@ from django_redsess.transport.round_trips import Steps, T, ask_each, drive, with
 
 PAGE = 500
 """How many rows are read at once."""
+
+KEY_MAX = 250
+"""The longest key of another store, in characters. Memcached takes no longer ones."""
 
 
 class Row(NamedTuple):
@@ -77,8 +82,13 @@ class Source:
         """Delete the session with this key. A missing session is no error."""
         raise NotImplementedError
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
-        """Yield key and row of each live session, in the order of keys if possible: those with keys above ``after``."""
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        """
+        Yield key and row of each live session, in the order of keys if possible: those with keys above ``after``.
+
+        The row is None for a session that is there and can't be read, which the source has logged. Raises
+        ImproperlyConfigured, before it yields, if this process can't list what is there.
+        """
         raise NotImplementedError
 
     def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
@@ -130,6 +140,31 @@ class EngineSource(Source):
         """The cache of an engine that has one."""
         return caches[self.alias]
 
+    def find(self, key: str) -> Row | None:
+        """Do as :meth:`read` does. Raises anything if the session is there and can't be read."""
+        raise NotImplementedError
+
+    def read(self, key: str) -> Row | None:
+        return next((row for _, row in self.each([key], self.find)), None)
+
+    def each(self, keys: Iterable[str], find: Callable[[str], Row | None]) -> Iterator[tuple[str, Row | None]]:
+        """Yield the sessions that ``find`` returns for these keys. The row is None, and logged, if it can't be read."""
+        for key in keys:
+            row, why = None, "its key is none"
+            if self.is_key(key):
+                try:
+                    if (row := find(key)) is None:
+                        continue
+                    why = "its data are no dict"
+                except Exception as error:  # What was pickled may raise anything.
+                    if is_outage(error):
+                        raise
+                    why = type(error).__name__
+            if row is None or not isinstance(row.data, dict):
+                log_unmovable(key, why)
+                row = None
+            yield key, row
+
     def opened(self, key: str | None, client: Client) -> SessionBase:
         session: Any = super().opened(key, client)
         if hasattr(session, "_cache"):
@@ -140,19 +175,20 @@ class EngineSource(Source):
     def delete(self, key: str) -> None:
         self.opened(None, Client()).delete(key)
 
+    def is_key(self, key: str) -> bool:
+        # Django takes any text of eight characters. It writes none that can't be printed.
+        return is_key(key) or (8 <= len(key) <= KEY_MAX and key.isprintable())
 
-def _decoded(session: Any, packed: str) -> dict[str, Any] | None:
+
+def _decoded(session: Any, packed: str) -> dict[str, Any]:
     """
-    Return a session's data, or None if it can't be read: decode() logs what was tampered with, and returns {}.
+    Return a session's data. Raises anything if they can't be read: decode() logs tampering itself, and returns {}.
 
     A session without data is one, too: its cookie stays.
     """
     data: dict[str, Any] = session.decode(packed)
     if not data:
-        try:
-            signing.loads(packed, salt=session.key_salt, serializer=session.serializer)
-        except Exception:  # A serializer may raise anything.
-            return None
+        signing.loads(packed, salt=session.key_salt, serializer=session.serializer)
     return data
 
 
@@ -160,7 +196,7 @@ class DatabaseSource(EngineSource):
     """A table of a database: of Django's ``db`` and ``cached_db``, of engines derived from them, of user-sessions."""
 
     # By what is in the table: the last page of rows(). Those that have not changed are not decoded again.
-    _page: Mapping[tuple[str, Any], Row | None] = {}
+    _page: Mapping[tuple[str, Any], Row] = {}
 
     @property
     def model(self) -> Any:
@@ -173,24 +209,31 @@ class DatabaseSource(EngineSource):
     def _live(self) -> Any:
         return self.model._default_manager.filter(expire_date__gt=timezone.now())
 
-    def read(self, key: str) -> Row | None:
-        found = self._live.filter(session_key=key).values_list("session_data", "expire_date").first()
-        return None if found is None else self._row(*found)
+    def find(self, key: str) -> Row | None:
+        found = self._live.filter(session_key=key).values_list("session_key", "session_data", "expire_date").first()
+        # Some databases take capitals for small letters, and what has ended must not return under such a key.
+        return None if found is None or found[0] != key else self._row(*found[1:])
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        last = after or None
         rows = self._live.order_by("session_key").values_list("session_key", "session_data", "expire_date")
-        while page := list(rows.filter(session_key__gt=after)[:PAGE]):
-            self._page = {each[1:]: self._row(*each[1:]) for each in page}
-            for key, data, expires in page:
-                if (row := self._page[data, expires]) is not None:
-                    yield key, row
-            after = page[-1][0]
+        while found := list((rows if last is None else rows.filter(session_key__gt=last))[:PAGE]):
+            self._page = {}
+            page = {key: (data, expires) for key, data, expires in found}
+            read = list(self.each(page, lambda key, page=page: self._row(*page[key])))  # type: ignore[misc]
+            self._page = {page[key]: row for key, row in read if row is not None}
+            yield from read
+            last = found[-1][0]
 
     def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
-        found = self._live.filter(session_key__in=keys).values_list("session_key", "session_data", "expire_date")
-        page = self._page
-        rows = ((each[0], page[each[1:]] if each[1:] in page else self._row(*each[1:])) for each in found)
-        return {key: row for key, row in rows if row is not None}
+        rows = self._live.filter(session_key__in=keys).values_list("session_key", "session_data", "expire_date")
+        found = {key: (data, expires) for key, data, expires in rows}
+        read = self.each(found, lambda key: self._page.get(found[key]) or self._row(*found[key]))
+        return {key: row for key, row in read if row is not None}
+
+    def is_key(self, key: str) -> bool:
+        longest = self.model._meta.get_field("session_key").max_length
+        return super().is_key(key) and (longest is None or len(key) <= longest)
 
     def delete_many(self, keys: Sequence[str]) -> None:
         if (prefix := getattr(self.engine, "cache_key_prefix", None)) is not None:
@@ -200,9 +243,8 @@ class DatabaseSource(EngineSource):
     def count(self) -> int:
         return int(self._live.count())
 
-    def _row(self, packed: str, expires: Any) -> Row | None:
-        data = _decoded(self.engine(), packed)
-        return None if data is None else Row(data, int(aware(expires).timestamp() * 1000))
+    def _row(self, packed: str, expires: Any) -> Row:
+        return Row(_decoded(self.engine(), packed), int(aware(expires).timestamp() * 1000))
 
 
 class CacheSource(EngineSource):
@@ -217,19 +259,16 @@ class CacheSource(EngineSource):
         super().__init__(engine, alias)
         self.prefix: str = engine.cache_key_prefix
 
-    def read(self, key: str) -> Row | None:
-        return self._row(self.prefix + key)
-
     def delete(self, key: str) -> None:
         self.cache.delete(self.prefix + key)
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
-        for name in self._names():
-            if name.startswith(self.prefix) and (row := self._row(name)) is not None:
-                yield name[len(self.prefix) :], row
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        names = (name[len(self.prefix) :] for name in self._names() if name.startswith(self.prefix))
+        return self.each(names, self.find)
 
-    def _row(self, name: str) -> Row | None:
-        cache, full = self.cache, self.cache.make_key(name)
+    def find(self, key: str) -> Row | None:
+        cache, name = self.cache, self.prefix + key
+        full = cache.make_key(name)
         if hasattr(cache, "client") and hasattr(cache.client, "get_client"):  # django-redis
             server = cache.client.get_client(write=False)
             packed, left = server.get(full), server.pttl(full)
@@ -265,24 +304,28 @@ class CacheSource(EngineSource):
 class FileSource(EngineSource):
     """Django's ``file`` engine."""
 
-    def read(self, key: str) -> Row | None:
+    def find(self, key: str) -> Row | None:
         session = self.engine(key)
-        if session.session_key is None:
-            return None
         try:
             written = Path(session._key_to_file()).read_text(encoding="ascii")
             data = _decoded(session, written)
-            age = 0 if data is None else session.get_expiry_age(expiry=session._expiry_date(data))
+            age = session.get_expiry_age(expiry=session._expiry_date(data))
         except FileNotFoundError:
             return None
-        return Row(data, int((time.time() + age) * 1000)) if data is not None and age > 0 else None
+        except (IsADirectoryError, PermissionError) as error:
+            # That file is odd, and not the disk.
+            raise ValueError from error
+        return Row(data, int((time.time() + age) * 1000)) if age > 0 else None
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         session = self.engine()
         folder, start = Path(session.storage_path), session.file_prefix
-        for key in sorted(path.name[len(start) :] for path in folder.glob(f"{start}*")):
-            if key > after and (row := self.read(key)) is not None:
-                yield key, row
+        names = sorted(path.name[len(start) :] for path in folder.glob(f"{start}*"))
+        return self.each((key for key in names if key > after), self.find)
+
+    def is_key(self, key: str) -> bool:
+        # It is a part of a path.
+        return is_key(key)
 
 
 class SignedCookieSource(EngineSource):
@@ -301,7 +344,7 @@ class SignedCookieSource(EngineSource):
     def delete(self, key: str) -> None:
         pass
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         return iter(())
 
     def is_key(self, key: str) -> bool:
@@ -311,23 +354,21 @@ class SignedCookieSource(EngineSource):
 class RedisSessionsSource(EngineSource):
     """django-redis-sessions."""
 
-    def read(self, key: str) -> Row | None:
-        return self._row(self.engine(key).server, self.engine().get_real_stored_key(key))
-
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
-        session = self.engine()
-        start = session.get_real_stored_key("")
-        for found in session.server.scan_iter(f"{start}*", count=PAGE):
-            name = found.decode() if isinstance(found, bytes) else found
-            if (row := self._row(session.server, name)) is not None:
-                yield name[len(start) :], row
-
-    def _row(self, server: Any, name: str) -> Row | None:
-        packed, left = server.get(name), server.pttl(name)
+    def find(self, key: str) -> Row | None:
+        session = self.engine(key)
+        name = session.get_real_stored_key(key)
+        packed, left = session.server.get(name), session.server.pttl(name)
         if packed is None:
             return None
-        data = _decoded(self.engine(), packed.decode() if isinstance(packed, bytes) else packed)
-        return None if data is None else Row(data, int(time.time() * 1000) + left if left > 0 else None)
+        data = _decoded(session, packed.decode() if isinstance(packed, bytes) else packed)
+        return Row(data, int(time.time() * 1000) + left if left > 0 else None)
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        session = self.engine()
+        start = session.get_real_stored_key("")
+        found = session.server.scan_iter(f"{start}*", count=PAGE)
+        names = (name.decode() if isinstance(name, bytes) else name for name in found)
+        return self.each((name[len(start) :] for name in names), self.find)
 
 
 class _SessionOfStore(SessionStore):
@@ -413,7 +454,7 @@ class OwnSource(Source):
         with using(self.store):
             drive(script_calls.end(keys, script_calls.Ending()))
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         with using(self.store):
             partitions = keyspace().partitions
         for partition in partitions:

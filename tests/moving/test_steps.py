@@ -358,7 +358,7 @@ def test_what_is_here_costs_no_more_and_an_unknown_cookie_one_round_trip_and_one
             assert round_trips() == 3
 
 
-@pytest.mark.parametrize("key", ["short", "../../etc/passwd", "0" * 31 + "\x00", "x" * 5000])
+@pytest.mark.parametrize("key", ["short", "with\nbreak", "0" * 31 + "\x00", "x" * 5000])
 def test_a_cookie_that_can_not_be_a_key_is_not_asked_for(step, key: str, django_assert_num_queries) -> None:
     for number in (1, 2):
         with step(number), django_assert_num_queries(0):
