@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -12,10 +14,11 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
-from django.contrib.sessions.backends import cache, db, file, signed_cookies
+from django.contrib.sessions.backends import cache, cached_db, db, file, signed_cookies
 from django.contrib.sessions.backends.base import SessionBase
 from django.core import signing
 from django.core.cache import caches
+from django.core.cache.backends.base import InvalidCacheKey
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils import timezone
@@ -124,6 +127,33 @@ class Source:
         return self.engine(key, **{name: value for name, value in known.items() if name in takes})
 
 
+FOR_EVER = -1
+"""What PTTL replies for a name without an end."""
+
+PROBES = ("0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210")
+"""Keys that nobody has, to see how a store makes names of keys. Nothing is written under them."""
+
+OTHER_PREFIX = cached_db.KEY_PREFIX
+"""The prefix of another engine in the same cache. It begins with that of the engine ``cache``."""
+
+
+def _not_listed(why: str) -> ImproperlyConfigured:
+    return ImproperlyConfigured(
+        f"{why}: sessions there move at their requests only. After SESSION_COOKIE_AGE in step 2, none is left that "
+        "could move. Then set SESSION_ENGINE to 'django_redsess.backend', and remove MOVE_FROM and MOVES."
+    )
+
+
+def _texts(names: Iterable[bytes | str]) -> Iterator[str]:
+    for name in names:
+        yield name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
+
+
+def _escaped(text: str) -> str:
+    """Return a pattern of Redis that stands for ``text`` itself."""
+    return re.sub(r"[\\*?\[\]]", r"\\\g<0>", text)
+
+
 class EngineSource(Source):
     """A store that is known by its session engine, and by the alias of its cache if it has one."""
 
@@ -156,6 +186,8 @@ class EngineSource(Source):
                     if (row := find(key)) is None:
                         continue
                     why = "its data are no dict"
+                except (ImproperlyConfigured, NotImplementedError):
+                    raise
                 except Exception as error:  # What was pickled may raise anything.
                     if is_outage(error):
                         raise
@@ -263,42 +295,56 @@ class CacheSource(EngineSource):
         self.cache.delete(self.prefix + key)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
-        names = (name[len(self.prefix) :] for name in self._names() if name.startswith(self.prefix))
-        return self.each(names, self.find)
+        return self.each(self._keys(), self.find)
 
     def find(self, key: str) -> Row | None:
         cache, name = self.cache, self.prefix + key
         full = cache.make_key(name)
-        if hasattr(cache, "client") and hasattr(cache.client, "get_client"):  # django-redis
-            server = cache.client.get_client(write=False)
-            packed, left = server.get(full), server.pttl(full)
-            data = None if packed is None else cache.client.decode(packed)
-        elif hasattr(cache, "_cache") and hasattr(cache._cache, "get_client"):  # Django's own Redis cache
-            data, left = cache.get(name), cache._cache.get_client(full).pttl(full)
-        else:
-            data, left = cache.get(name), 0
-            expires = getattr(cache, "_expire_info", {}).get(full)
-            if expires:
-                left = int((expires - time.time()) * 1000)
-        if data is None:
+        server = self._server(full)
+        try:
+            if server is not None and hasattr(cache, "client"):
+                packed = server.get(full)
+                data = None if packed is None else cache.client.decode(packed)
+            else:
+                data = cache.get(name)
+        except InvalidCacheKey:
             return None
-        return Row(data, int(time.time() * 1000) + left if left > 0 else None)
+        left = server.pttl(full) if server is not None else self._left_in_memory(full)
+        if data is None or left not in (FOR_EVER, max(left, 1)):
+            return None
+        return Row(data, None if left == FOR_EVER else int(time.time() * 1000) + left)
 
-    def _names(self) -> Iterator[str]:
-        cache = self.cache
-        pattern = self.prefix + "*"
-        if hasattr(cache, "iter_keys"):
-            yield from cache.iter_keys(pattern, itersize=PAGE)
-            return
-        if hasattr(cache, "_cache") and hasattr(cache._cache, "get_client"):
-            full = cache._cache.get_client(None).scan_iter(cache.make_key(pattern), count=PAGE)
-        elif hasattr(cache, "_expire_info"):
-            full = list(cache._cache)
-        else:
-            raise ImproperlyConfigured(f"{type(cache).__name__} can't list its keys: sessions move at their requests.")
-        start = len(cache.make_key(""))
-        for name in full:
-            yield (name.decode() if isinstance(name, bytes) else name)[start:]
+    def _server(self, full: str) -> Any:
+        """Return the client of the server with this full name, or None. A replica may lack what was just written."""
+        client: Any = getattr(self.cache, "client", None)
+        django: Any = getattr(self.cache, "_cache", None)
+        if hasattr(client, "get_server"):  # It has several, and chooses one by the name.
+            return client.get_server(full)
+        if hasattr(client, "get_client"):  # django-redis and django-valkey
+            return client.get_client(write=True)
+        return django.get_client(full, write=True) if hasattr(django, "get_client") else None
+
+    def _left_in_memory(self, full: str) -> int:
+        expires = getattr(self.cache, "_expire_info", {}).get(full)
+        return int((expires - time.time()) * 1000) if expires else FOR_EVER
+
+    def _keys(self) -> Iterator[str]:
+        """Yield the keys of all sessions there. Raises ImproperlyConfigured unless each name tells its key."""
+        cache, kind = self.cache, type(self.cache).__name__
+        server = None if hasattr(getattr(cache, "client", None), "get_server") else self._server("")
+        if server is None:
+            raise _not_listed(f"{kind} can't list all its keys")
+        around = {tuple(cache.make_key(self.prefix + probe).split(probe)) for probe in PROBES}
+        if len(around) != 1 or len(next(iter(around))) != 2:
+            raise _not_listed(f"The names that {kind} makes by its KEY_FUNCTION do not tell the keys")
+        [(start, end)] = around
+        for full in _texts(server.scan_iter(match=f"{_escaped(start)}*{_escaped(end)}", count=PAGE)):
+            key = full[len(start) : len(full) - len(end)]
+            if (self.prefix + key).startswith(OTHER_PREFIX) and self.prefix != OTHER_PREFIX:
+                continue
+            if cache.make_key(self.prefix + key) != full:
+                raise _not_listed(f"A name in {kind} does not tell its key")
+            yield key
 
 
 class FileSource(EngineSource):
@@ -318,10 +364,18 @@ class FileSource(EngineSource):
         return Row(data, int((time.time() + age) * 1000)) if age > 0 else None
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        if not getattr(settings, "SESSION_FILE_PATH", None):
+            raise ImproperlyConfigured(
+                "SESSION_FILE_PATH is not set, and this process may have another temporary folder than the site: set "
+                "it to the folder where the files of the sessions are."
+            )
         session = self.engine()
-        folder, start = Path(session.storage_path), session.file_prefix
-        names = sorted(path.name[len(start) :] for path in folder.glob(f"{start}*"))
-        return self.each((key for key in names if key > after), self.find)
+        start = len(session.file_prefix)
+        # The cookie of another site may have a name that begins as ours. Then its files do, too.
+        length = len(session._get_new_session_key())
+        names = sorted(name for name in os.listdir(session.storage_path) if name.startswith(session.file_prefix))
+        keys = (name[start:] for name in names if len(name) == start + length and name[start:] > after)
+        return self.each(keys, self.find)
 
     def is_key(self, key: str) -> bool:
         # It is a part of a path.
@@ -364,11 +418,15 @@ class RedisSessionsSource(EngineSource):
         return Row(data, int(time.time() * 1000) + left if left > 0 else None)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        if import_module("redis_sessions.settings").SESSION_REDIS_POOL:
+            raise _not_listed("SESSION_REDIS_POOL has several servers")
         session = self.engine()
         start = session.get_real_stored_key("")
-        found = session.server.scan_iter(f"{start}*", count=PAGE)
-        names = (name.decode() if isinstance(name, bytes) else name for name in found)
-        return self.each((name[len(start) :] for name in names), self.find)
+        # Without a prefix, all that the database has could be a session.
+        pattern = f"{_escaped(start)}*" if start else "[0-9a-z]" * len(PROBES[0])
+        names = _texts(session.server.scan_iter(pattern, count=PAGE))
+        # A longer prefix of another site may begin as this one.
+        return self.each((name[len(start) :] for name in names if ":" not in name[len(start) :]), self.find)
 
 
 class _SessionOfStore(SessionStore):

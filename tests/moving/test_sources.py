@@ -15,7 +15,7 @@ from django.contrib import admin
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_redsess import online, viewed
@@ -158,6 +158,11 @@ def test_guests_and_users_come_as_they_were(saved_before, moving, step, redis, l
 def test_all_sessions_are_moved_and_their_rows_deleted(saved_before, step, redis, left_alone, capsys) -> None:
     keys = [saved_before(basket=number) for number in range(3)]
     with step(2):
+        if hasattr(getattr(source(), "cache", None), "_expire_info"):
+            # Another process does not see what is in the memory of this one.
+            with pytest.raises(CommandError):
+                call_command("movesessions")
+            return
         assert SessionStore(keys[0])["basket"] == 0
         call_command("movesessions")
         assert "Moved 2 sessions. 1 had been moved before." in capsys.readouterr().out
