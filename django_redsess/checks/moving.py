@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,7 +11,6 @@ from django.conf import settings
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
-from django.utils import timezone
 from redis.exceptions import RedisError
 
 from django_redsess.backend import is_in_use
@@ -21,10 +19,11 @@ from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import SessionStore
-from django_redsess.moving.sources import OwnSource, source
+from django_redsess.moving.sources import OwnSource, now_here, source
+from django_redsess.times import stored
 from django_redsess.transport import aliases, sending
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import ask_each, drive
+from django_redsess.transport.round_trips import ask_each, drive, time_of
 
 ENGINE = "django_redsess.moving"
 
@@ -74,8 +73,8 @@ def check_duration(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if sessions have been moving for longer than a cookie lives: then all that can move has moved."""
     if not (is_in_use(SessionStore) and may_ask() and conf.MOVES):
         return []
-    since = _since()
-    if since is None or time.time() - since <= settings.SESSION_COOKIE_AGE:
+    seconds = _seconds_since_first()
+    if seconds is None or seconds <= settings.SESSION_COOKIE_AGE:
         return []
     message = "Sessions have been moving for longer than SESSION_COOKIE_AGE: none is left that could still move."
     hint = (
@@ -93,8 +92,9 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
         return []
     from django.contrib.sessions.models import Session
 
-    with suppress(DatabaseError):  # The table may not be there.
-        if Session.objects.filter(expire_date__gt=timezone.now()).exists() and _since() is not None:
+    with suppress(DatabaseError, SessionStoreUnavailable):  # The table may not be there.
+        was_moved = _seconds_since_first() is not None
+        if was_moved and Session.objects.filter(expire_date__gt=stored(time_of(now_here()))).exists():
             message = "Sessions were moved here, and rows of theirs are left in the table of Django's sessions."
             hint = (
                 "Whoever reads them, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as they were, and "
@@ -104,15 +104,16 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
     return []
 
 
-def _since() -> float | None:
-    """Return when the first session was moved here, in seconds since 1970; None if none was, or nothing answers."""
+def _seconds_since_first() -> float | None:
+    """Return how long ago, by its server's clock, the first session was moved; None if none was, or in an outage."""
     # What is wrong with the server, other checks say.
     with suppress(SessionStoreUnavailable, RedisError, ImproperlyConfigured):
-        partitions = keyspace().partitions
+        partitions, now = keyspace().partitions, dict[int, int]()
 
         def reading(number: int, at: int) -> bytes:
+            now[number] = at
             return sending.command("HGET", partitions[number].totals, "moved_since")
 
-        found = [float(since) for [since] in drive(ask_each("read", partitions, reading, 1)) if since]
-        return min(found, default=None)
+        found = drive(ask_each("read", partitions, reading, 1))
+        return max((now[number] / 1000 - float(since) for number, [since] in enumerate(found) if since), default=None)
     return None

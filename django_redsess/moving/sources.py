@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +22,9 @@ from django.core.cache import caches
 from django.core.cache.backends.base import InvalidCacheKey
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.db import connections
+from django.db.models import DateTimeField, Value
+from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -31,10 +35,13 @@ from django_redsess.session import script_calls
 from django_redsess.session.record import Client, data_of, log_unusable, unpack
 from django_redsess.session.saving import Visit, is_key
 from django_redsess.session.session_store import SessionStore
-from django_redsess.times import aware
+from django_redsess.times import aware, stored
 from django_redsess.transport import sending
+from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Store, keyspace, sid_of, using
-from django_redsess.transport.round_trips import Steps, T, ask_each, drive, with_scores
+from django_redsess.transport.round_trips import Steps, T, ask_each, drive, time_of, with_scores
+
+COLUMNS = ("session_data", "expire_date", "there")
 
 PAGE = 500
 """How many rows are read at once."""
@@ -47,9 +54,10 @@ class Row(NamedTuple):
     """
     A live session in the store that it is moved from.
 
-    ``data`` is the session's dict. ``deadline`` is when it expires there, in milliseconds since 1970, or None if that
-    is not known. The rest is known by stores of this engine only: the times of the sign-in and of the last request in
-    milliseconds, 0 if unknown; what the session viewed: item, time, item, time, …; and when it was read.
+    ``data`` is the session's dict. ``deadline`` is when it expires, in milliseconds since 1970 by the clock of the
+    server here, or None if that is not known. The rest is known by stores of this engine only: the times of the sign-in
+    and of the last request in milliseconds, 0 if unknown; what the session viewed: item, time, item, time, …; and when
+    it was read.
     """
 
     data: dict[str, Any]
@@ -212,6 +220,25 @@ class EngineSource(Source):
         return is_key(key) or (8 <= len(key) <= KEY_MAX and key.isprintable())
 
 
+def now_here(key: str = "") -> int:
+    """
+    Return the time of the server here that is asked for the session ``key`` first, in milliseconds.
+
+    The clock of a web server may be an hour off, and the other store's may be another one. Raises
+    SessionStoreUnavailable in an outage.
+    """
+    space = keyspace()
+    partition = space.of_sid(sid_of(key)) if is_key(key) else space.partitions[0]
+    return of(partition).clock.now() or script_calls.time(partition).run()
+
+
+def _row_of(key: str, data: dict[str, Any], left: int) -> Row | None:
+    """Return the row of a session that has so many milliseconds ``left``, as PTTL tells."""
+    if left == FOR_EVER:
+        return Row(data)
+    return Row(data, now_here(key) + left) if left > 0 else None
+
+
 def _decoded(session: Any, packed: str) -> dict[str, Any]:
     """
     Return a session's data. Raises anything if they can't be read: decode() logs tampering itself, and returns {}.
@@ -239,29 +266,42 @@ class DatabaseSource(EngineSource):
 
     @property
     def _live(self) -> Any:
-        return self.model._default_manager.filter(expire_date__gt=timezone.now())
+        """
+        The rows that have not expired, with the time ``there``.
+
+        That is PostgreSQL's. Django writes other databases' times in a zone that these may not know: they are compared
+        with the time of the server here.
+        """
+        rows = self.model._default_manager.all()
+        at: Any = Now()
+        if connections[rows.db].vendor != "postgresql":
+            at = Value(stored(time_of(now_here())), DateTimeField())
+        return rows.filter(expire_date__gt=at).annotate(there=at)
 
     def find(self, key: str) -> Row | None:
-        found = self._live.filter(session_key=key).values_list("session_key", "session_data", "expire_date").first()
+        found = self._live.filter(session_key=key).values_list("session_key", *COLUMNS).first()
         # Some databases take capitals for small letters, and what has ended must not return under such a key.
-        return None if found is None or found[0] != key else self._row(*found[1:])
+        return None if found is None or found[0] != key else self._row(*found)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         last = after or None
-        rows = self._live.order_by("session_key").values_list("session_key", "session_data", "expire_date")
-        while found := list((rows if last is None else rows.filter(session_key__gt=last))[:PAGE]):
+        while found := self._listed(self._live if last is None else self._live.filter(session_key__gt=last)):
             self._page = {}
-            page = {key: (data, expires) for key, data, expires in found}
-            read = list(self.each(page, lambda key, page=page: self._row(*page[key])))  # type: ignore[misc]
-            self._page = {page[key]: row for key, row in read if row is not None}
+            read = list(self._read(found))
+            self._page = {each[1:3]: row for each, (_, row) in zip(found, read, strict=True) if row is not None}
             yield from read
             last = found[-1][0]
 
     def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
-        rows = self._live.filter(session_key__in=keys).values_list("session_key", "session_data", "expire_date")
-        found = {key: (data, expires) for key, data, expires in rows}
-        read = self.each(found, lambda key: self._page.get(found[key]) or self._row(*found[key]))
-        return {key: row for key, row in read if row is not None}
+        found = list(self._live.filter(session_key__in=keys).values_list("session_key", *COLUMNS))
+        return {key: row for key, row in self._read(found) if row is not None}
+
+    def _listed(self, rows: Any) -> list[Any]:
+        return list(rows.order_by("session_key").values_list("session_key", *COLUMNS)[:PAGE])
+
+    def _read(self, found: Iterable[Any]) -> Iterator[tuple[str, Row | None]]:
+        rows = {each[0]: each for each in found}
+        return self.each(rows, lambda key: self._row(*rows[key]))
 
     def is_key(self, key: str) -> bool:
         longest = self.model._meta.get_field("session_key").max_length
@@ -275,8 +315,10 @@ class DatabaseSource(EngineSource):
     def count(self) -> int:
         return int(self._live.count())
 
-    def _row(self, packed: str, expires: Any) -> Row:
-        return Row(_decoded(self.engine(), packed), int(aware(expires).timestamp() * 1000))
+    def _row(self, key: str, packed: str, expires: datetime, there: datetime) -> Row:
+        known = self._page.get((packed, expires))
+        left = aware(expires) - aware(there)
+        return known or Row(_decoded(self.engine(), packed), now_here(key) + int(left.total_seconds() * 1000))
 
 
 class CacheSource(EngineSource):
@@ -310,9 +352,7 @@ class CacheSource(EngineSource):
         except InvalidCacheKey:
             return None
         left = server.pttl(full) if server is not None else self._left_in_memory(full)
-        if data is None or left not in (FOR_EVER, max(left, 1)):
-            return None
-        return Row(data, None if left == FOR_EVER else int(time.time() * 1000) + left)
+        return None if data is None else _row_of(key, data, left)
 
     def _server(self, full: str) -> Any:
         """Return the client of the server with this full name, or None. A replica may lack what was just written."""
@@ -326,7 +366,8 @@ class CacheSource(EngineSource):
 
     def _left_in_memory(self, full: str) -> int:
         expires = getattr(self.cache, "_expire_info", {}).get(full)
-        return int((expires - time.time()) * 1000) if expires else FOR_EVER
+        # In its own memory, a process has written that by the same clock.
+        return int((expires - timezone.now().timestamp()) * 1000) if expires else FOR_EVER
 
     def _keys(self) -> Iterator[str]:
         """Yield the keys of all sessions there. Raises ImproperlyConfigured unless each name tells its key."""
@@ -361,7 +402,8 @@ class FileSource(EngineSource):
         except (IsADirectoryError, PermissionError) as error:
             # That file is odd, and not the disk.
             raise ValueError from error
-        return Row(data, int((time.time() + age) * 1000)) if age > 0 else None
+        # The clock of this computer has written the file's time, too.
+        return _row_of(key, data, int(max(age, 0) * 1000))
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         if not getattr(settings, "SESSION_FILE_PATH", None):
@@ -389,11 +431,12 @@ class SignedCookieSource(EngineSource):
         session = self.engine()
         salt, age = "django.contrib.sessions.backends.signed_cookies", session.get_session_cookie_age()
         try:
-            data = signing.loads(key, serializer=session.serializer, max_age=age, salt=salt)
-            signed_at = signing.b62_decode(key.rsplit(":", 2)[1])
+            data = signing.loads(key, serializer=session.serializer, salt=salt)
+            deadline = (signing.b62_decode(key.rsplit(":", 2)[1]) + age) * 1000
         except Exception:  # A serializer may raise anything.
             return None
-        return Row(data, (signed_at + age) * 1000)
+        # Of the servers' clocks this is the one that all processes of the site share.
+        return Row(data, deadline) if deadline > now_here() else None
 
     def delete(self, key: str) -> None:
         pass
@@ -414,8 +457,7 @@ class RedisSessionsSource(EngineSource):
         packed, left = session.server.get(name), session.server.pttl(name)
         if packed is None:
             return None
-        data = _decoded(session, packed.decode() if isinstance(packed, bytes) else packed)
-        return Row(data, int(time.time() * 1000) + left if left > 0 else None)
+        return _row_of(key, _decoded(session, packed.decode() if isinstance(packed, bytes) else packed), left)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         if import_module("redis_sessions.settings").SESSION_REDIS_POOL:
