@@ -22,6 +22,7 @@ from django_redsess.moving import marks
 from django_redsess.moving.contents import kept, log_unmovable, movable
 from django_redsess.moving.marks import Copy, derived_keys
 from django_redsess.moving.other_store import OtherStore
+from django_redsess.moving.outages import asked
 from django_redsess.moving.sources import Row, fill, source
 from django_redsess.session import blocks, deadlines, script_calls, user_limit
 from django_redsess.session.merge import merge, same
@@ -468,4 +469,4 @@ def _copied(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outside(function: Any) -> Steps[Any]:
-    return (yield CallOutside(function))
+    return (yield CallOutside(partial(asked, function)))

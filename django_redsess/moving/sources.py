@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -29,6 +28,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving.contents import log_unmovable
 from django_redsess.moving.outages import is_outage
 from django_redsess.session import script_calls
@@ -194,7 +194,7 @@ class EngineSource(Source):
                     if (row := find(key)) is None:
                         continue
                     why = "its data are no dict"
-                except (ImproperlyConfigured, NotImplementedError):
+                except (ImproperlyConfigured, NotImplementedError, SessionStoreUnavailable):
                     raise
                 except Exception as error:  # What was pickled may raise anything.
                     if is_outage(error):

@@ -212,7 +212,7 @@ def message_of(error: Exception) -> str:
 def words_of(error: Exception) -> str:
     """Return the text of ``error`` without what was sent, and without redis-py's list of sentinels."""
     # Some servers repeat what they were sent, and tell where in the script it was, or how to use HELLO.
-    return re.split(", with args| script: | : <redis|, otherwise the HELLO", str(error))[0]
+    return re.split(", with args| script: | : <redis|, otherwise the HELLO|\n", str(error))[0]
 
 
 def _place_of(error: Exception, name: str, text: str) -> str:
