@@ -387,7 +387,7 @@ class SessionStore(OwnSessionStore):
         if not keys_here(key):
             return False
         left = yield from marks.left_of(sid_of(keys_here(key)[0]))
-        return not (left.note or left.mark) and (yield from _reading(key)) is not None
+        return not (left.note or left.mark) and (yield from reading(key)) is not None
 
 
 def keys_of(key: str, own_key: str, user_id: str) -> list[str]:

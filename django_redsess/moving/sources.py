@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -424,14 +425,38 @@ class FileSource(EngineSource):
         return is_key(key)
 
 
+RANDOM = "_redsess"
+"""The key under which signed cookies have a random text: see :func:`_with_random_text`."""
+
+
+def _with_random_text(engine: type[Any]) -> type[Any]:
+    """
+    Return a class of signed cookies no two of which are equal.
+
+    Those of Django are, if they have the same data and are signed within a second. Then an end of one ends the other,
+    and a new key is the old one.
+    """
+
+    class SessionStore(engine):  # type: ignore[misc]
+        def save(self, must_create: bool = False) -> None:
+            self._session[RANDOM] = token_urlsafe(9)
+            super().save(must_create)
+
+    return SessionStore
+
+
 class SignedCookieSource(EngineSource):
     """Django's ``signed_cookies`` engine: the key is the session. There are no rows, and nothing can be deleted."""
+
+    def __init__(self, engine: type[Any], alias: str) -> None:
+        super().__init__(_with_random_text(engine), alias)
 
     def read(self, key: str) -> Row | None:
         session = self.engine()
         salt, age = "django.contrib.sessions.backends.signed_cookies", session.get_session_cookie_age()
         try:
             data = signing.loads(key, serializer=session.serializer, salt=salt)
+            data.pop(RANDOM, None)
             deadline = (signing.b62_decode(key.rsplit(":", 2)[1]) + age) * 1000
         except Exception:  # A serializer may raise anything.
             return None
@@ -442,7 +467,7 @@ class SignedCookieSource(EngineSource):
         pass
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
-        return iter(())
+        raise _not_listed("Signed cookies are in the browsers only")
 
     def is_key(self, key: str) -> bool:
         return key.count(":") >= 2

@@ -165,3 +165,11 @@ def test_redis_sessions_of_any_prefix_are_listed(
     with pytest.raises(ImproperlyConfigured, match="SESSION_REDIS_POOL"):
         list(source().rows())
     redis.flushall()
+
+
+def test_signed_cookies_are_in_the_browsers(moving, step) -> None:
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": f"{BACKENDS}.signed_cookies"}
+    with step(2):
+        for options in ({}, {"finish": True}):
+            with pytest.raises(CommandError, match="SESSION_COOKIE_AGE"):
+                call_command("movesessions", **options)

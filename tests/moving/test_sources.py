@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+import time_machine
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
@@ -332,3 +333,59 @@ def test_a_wrong_source_is_named(store_settings, named) -> None:
     store_settings.REDSESS = {"MOVE_FROM": named}
     with pytest.raises(ImproperlyConfigured, match="MOVE_FROM"):
         source()
+
+
+def test_signed_cookies_of_one_second_are_different_sessions(moving, step, partitions) -> None:
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": f"{BACKENDS}.signed_cookies"}
+    keys = []
+    with time_machine.travel(datetime.now(UTC), tick=False), step(1):
+        for _ in range(2):
+            session = SessionStore()
+            session["_auth_user_id"] = "7"
+            session.save()
+            # As Django's login() does, at once.
+            session = SessionStore(session.session_key)
+            session.load()
+            session.cycle_key()
+            session["basket"] = 1
+            session.save()
+            again = SessionStore(session.session_key)
+            assert again.load() == {"_auth_user_id": "7", "basket": 1}
+            again["basket"] = 2
+            again.save()
+            keys.append(again.session_key)
+    assert len(set(keys)) == 2
+    # A process of the release before.
+    before = import_module(f"{BACKENDS}.signed_cookies").SessionStore(keys[0])
+    assert before["basket"] == 2
+    with step(2):
+        moved = [SessionStore(key) for key in keys]
+        assert [each.load() for each in moved] == [{"_auth_user_id": "7", "basket": 2}] * 2
+        assert moved[0].session_key != moved[1].session_key
+        moved[0].flush()
+        assert SessionStore(keys[0]).load() == {}
+        assert SessionStore(keys[1])["basket"] == 2
+
+
+def test_a_signed_cookie_gets_a_new_key_in_the_second_of_its_first(moving, step) -> None:
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": f"{BACKENDS}.signed_cookies"}
+    with time_machine.travel(datetime.now(UTC), tick=False):
+        before = import_module(f"{BACKENDS}.signed_cookies").SessionStore()
+        before["basket"] = 1
+        before.save()
+        with step(1):
+            session = SessionStore(before.session_key)
+            session.load()
+            session.cycle_key()
+            session.save()
+            assert SessionStore(session.session_key).load() == {"basket": 1}
+            # It ended by its old key.
+            assert SessionStore(before.session_key).load() == {}
+            loop = SessionStore(session.session_key)
+            asyncio.run(cycle(loop))
+            assert SessionStore(loop.session_key).load() == {"basket": 1}
+
+
+async def cycle(session: SessionStore) -> None:
+    await session.acycle_key()
+    await session.asave()
