@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django_redsess.session.compression import check_depth
 from django_redsess.session.merge import same
@@ -13,14 +13,11 @@ from django_redsess.session.record import DEADLINE_MAX, USER_ID_MAX
 from django_redsess.session.saving import user_of
 from django_redsess.transport.keys import sid_of
 
-if TYPE_CHECKING:
-    from django_redsess.moving.sources import Row
-
 logger = logging.getLogger("django_redsess")
 
 
-def movable(row: Row) -> bool:
-    """Tell whether ``row`` can be written here: its data are a dict of few levels, its user id and deadline fit."""
+def movable(row: Any) -> bool:
+    """Tell whether a source's ``row`` can be written here: a dict of few levels, a user id and a deadline that fit."""
     try:
         check_depth(row.data)
         deadline = 0 if row.deadline is None else row.deadline
