@@ -22,7 +22,8 @@ def movable(row: Any) -> bool:
         check_depth(row.data)
         deadline = 0 if row.deadline is None else row.deadline
         # Else the server's numbers do not hold it.
-        return len(user_of(row.data).encode()) <= USER_ID_MAX and 0 <= deadline <= DEADLINE_MAX * 1000
+        fits = len(user_of(row.data).encode()) <= USER_ID_MAX and 0 <= deadline <= DEADLINE_MAX * 1000
+        return fits and isinstance(row.data, dict)
     except Exception:  # What was pickled may be anything.
         return False
 

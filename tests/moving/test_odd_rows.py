@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.contrib.sessions.models import Session
+from django.core.management import call_command
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -260,3 +261,16 @@ def test_an_odd_file_is_no_session(moving, step, tmp_path, monkeypatch, caplog) 
     assert [key for key, row in rows.items() if row is not None] == [good.session_key]
     assert len(rows) == 8
     assert len(told(caplog)) == 7
+
+
+def test_the_command_goes_on_after_odd_rows(moving, step, partitions, capsys) -> None:
+    for number, data in enumerate([*UNREADABLE.values(), {"_session_expiry": 10**12}, {"_session_expiry": [1]}]):
+        in_database(f"{number}" * 32, data)
+    for key in ("", "short", *ODD_KEYS):
+        in_database(key, {"basket": 1})
+    in_database("z" * 32, {"_auth_user_id": "7", "basket": 1})
+    with step(2):
+        call_command("movesessions")
+        assert f"Moved {2 + len(ODD_KEYS) + 1} sessions." in capsys.readouterr().out
+        for key in ("z" * 32, *ODD_KEYS):
+            assert SessionStore(key)["basket"] == 1
