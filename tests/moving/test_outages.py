@@ -178,3 +178,31 @@ def test_a_broken_connection_is_replaced(website, step, number: int) -> None:
             connections["default"].close()
             connections.databases["default"] = before[0]
             connections["default"] = before[1]
+
+
+CACHES = {
+    "django-redis": {"BACKEND": "django_redis.cache.RedisCache", "OPTIONS": {"IGNORE_EXCEPTIONS": True}},
+    "Django's Redis cache": {"BACKEND": "django.core.cache.backends.redis.RedisCache"},
+    "django-valkey": {"BACKEND": "django_valkey.cache.ValkeyCache", "OPTIONS": {"IGNORE_EXCEPTIONS": True}},
+}
+
+
+@pytest.mark.parametrize("cache", [*CACHES])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_cache_that_is_down_signs_nobody_out(moving, step, proxy, redis, left_alone, cache: str, number: int) -> None:
+    moving.CACHES = {**moving.CACHES, "before": {**CACHES[cache], "LOCATION": proxy.url}}
+    named = {"SESSION_ENGINE": "django.contrib.sessions.backends.cache", "SESSION_CACHE_ALIAS": "before"}
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": named}
+    with step(1):
+        old = SessionStore()
+        old["basket"] = 1
+        old.save()
+    with step(number):
+        proxy.refuse()
+        session = SessionStore(old.session_key)
+        with pytest.raises(SessionStoreUnavailable):
+            session.load()
+        assert session.session_key == old.session_key
+        proxy.restore()
+        assert SessionStore(old.session_key)["basket"] == 1
+    redis.flushall()
