@@ -81,6 +81,9 @@ class SessionStore(OwnSessionStore):
             engine.clear_expired()
 
     def loading(self) -> Steps[dict[str, Any]]:
+        if self.there is not None:
+            # Once more.
+            self.there, self._session_key = None, self._key_here
         data = yield from super().loading()
         record, revision = self.known[:2]
         return data if record is None or revision != marks.COPIED else (yield from self._comparing(record, data))
