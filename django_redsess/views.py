@@ -84,6 +84,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
         "own_sid": own_sid,
         "others": total - len(own),
         "total": total,
+        "is_moving": bool(online.moving_from()),
         "lately": _lately(user),
         "limit": user_limit.describe(user),
     }
@@ -166,7 +167,10 @@ def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text:
 def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> None:
     count = online.end_user(user, keep=session.stored_sid, message=message_to_own())
     text = ngettext("%(count)d other session was ended.", "%(count)d other sessions were ended.", count)
-    messages.success(request, text % {"count": count}, fail_silently=True)
+    told = [text % {"count": count}]
+    if online.moving_from():
+        told.append(gettext("Sessions that can’t be listed these days have ended, too."))
+    messages.success(request, " ".join(told), fail_silently=True)
 
 
 def page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:

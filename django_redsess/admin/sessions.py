@@ -373,6 +373,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
         term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
+        if name := online.moving_from():
+            text = gettext(
+                "Sessions move here from %(name)s. Those that have not moved are not listed. They end with all "
+                "sessions of their user, and when all are ended."
+            )
+            notes.append(text % {"name": name})
         if not changelist.result_count and _LIKE_ADDRESS.fullmatch(term[:SEARCH_MAX]) and network_of(term) is None:
             notes.append(gettext("This is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24."))
         if asked.guests and (asked.browser is not None or asked.system is not None):

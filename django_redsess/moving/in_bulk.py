@@ -161,7 +161,7 @@ def _mark_elsewhere(moved: Sequence[_Session]) -> None:
 
     def marking(number: int, at: int) -> bytes:
         each = moved[number]
-        return marks.marking(each.sid_there, each.row.deadline, str(bucket_of(each.sid)))
+        return marks.marking(each.sid_there, each.row.deadline, str(bucket_of(each.sid)), at)
 
     if moved:
         for each, [is_set] in zip(moved, drive(ask_each("mark", partitions, marking, 1)), strict=True):

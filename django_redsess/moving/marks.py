@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hmac
 import json
-import time
 from collections.abc import Collection, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -29,6 +29,11 @@ from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Ste
 HERE = "here"
 COPIED = b"copied"
 DAY = 86_400_000
+OVER_LIFETIME = 401 * DAY
+"""
+How long it is known what was ended in the other store: a day longer than browsers keep any cookie. The limit is that of
+RFC 6265bis, section 5.5.
+"""
 
 
 class Gone(NamedTuple):
@@ -51,7 +56,7 @@ def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
     def is_set(replies: list[Any]) -> bool:
         return replies[0] is not None
 
-    return Plain(keyspace().of_sid(sid), "mark", marking(sid, deadline, mark), 1, is_set)
+    return Plain(keyspace().of_sid(sid), "mark", partial(marking, sid, deadline, mark), 1, is_set)
 
 
 def moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
@@ -60,19 +65,18 @@ def moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
     return (yield from set_mark(sid, deadline, mark)) or (yield from left_of(sid)).mark == mark
 
 
-def marking(sid: str, deadline: int | None, mark: str) -> bytes:
-    """Pack the command that :func:`set_mark` sends."""
-    return sending.command("SET", keyspace().of_sid(sid).moved_of(sid), mark, "NX", "PX", lifetime(deadline))
+def marking(sid: str, deadline: int | None, mark: str, now: int) -> bytes:
+    """Pack the command that :func:`set_mark` sends at the server's time ``now``."""
+    return sending.command("SET", keyspace().of_sid(sid).moved_of(sid), mark, "NX", "PX", lifetime(deadline, now))
 
 
-def lifetime(deadline: int | None) -> int:
+def lifetime(deadline: int | None, now: int) -> int:
     """
-    Return how long a mark stays, in milliseconds: a day longer than the row and the cookie.
+    Return how long a mark stays from ``now`` on, in milliseconds: a day longer than the row and the cookie.
 
     A process that does not move yet may prolong the row meanwhile, by the age of a cookie.
     """
-    now, age = int(time.time() * 1000), settings.SESSION_COOKIE_AGE * 1000
-    return max((deadline or 0) - now, age) + DAY
+    return max((deadline or 0) - now, settings.SESSION_COOKIE_AGE * 1000) + DAY
 
 
 def derived_keys(key: str, bucket: int) -> list[str]:
@@ -118,7 +122,7 @@ def copy(sid: str, made: Copy, at: int, sid_there: str) -> Call[tuple[str, int]]
         seen=made.seen,
         due=made.due,
         place=score_of_new(record.client_packed),
-        mark_lifetime=lifetime(made.deadline),
+        mark_lifetime=lifetime(made.deadline, at),
         began_at=made.began_at,
         sid_there=sid_there,
         viewed=made.viewed,
@@ -148,7 +152,7 @@ def end_before(
     if user_ids is None:
         names += [(each, each.over_users) for each in space.partitions if users]
         names += [(each, each.over_guests) for each in space.partitions if guests]
-    args = script.arguments(before=latest, lifetime=lifetime(None), kept=kept)
+    args = script.arguments(before=latest, lifetime=OVER_LIFETIME, kept=kept)
     calls = [Call(partition, script, script.keys(partition, over=name), args, bytes) for partition, name in names]
     if calls:
         yield from together(calls)

@@ -60,6 +60,7 @@ class SessionStore(OwnSessionStore):
     _data_there: dict[str, Any]
     _began_there = 0
     """When the session began there, in milliseconds of our server's clock; 0 if it was before the move."""
+    _deadline_there: int | None = None
     _renews_there = False
 
     def __init__(self, session_key: str | None = None) -> None:
@@ -145,7 +146,7 @@ class SessionStore(OwnSessionStore):
                 return (yield from self._looking_elsewhere(loaded))
             data = there._session_cache
         self.there = there
-        self._session_key, self._data_there = key, _copied(data)
+        self._session_key, self._data_there, self._deadline_there = key, _copied(data), found.deadline
         self._began_there = 0 if source().names_are_sids else began_at
         return data
 
@@ -206,6 +207,9 @@ class SessionStore(OwnSessionStore):
             return (yield from super().loading())
         if outcome.status == "saved":
             self.known = Known(record._replace(revision=revision), revision, max(due, self.known.due))
+            if source().names_are_sids:
+                # There, what has moved would be listed and ended once more. Who still writes it finds its mark.
+                yield from _outside(partial(source().delete, self.key_there or ""))
         return late
 
     def saving(self, must_create: bool = False, **kwargs: Any) -> Steps[None]:
@@ -221,11 +225,7 @@ class SessionStore(OwnSessionStore):
 
     def _saving_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
         user_id = user_of(data)
-        if user_id != user_of(self._data_there):
-            # Whatever signs in: a view may have written the user's id itself.
-            yield from blocks.refuse(user_id)
-            yield from self._refusing_in_other_store(user_id)
-            yield from self._beginning_there(user_id)
+        yield from self._noting_sign_in(data)
         if self._renews_there:
             yield from self.cycling()
             if self.there is None:
@@ -245,6 +245,14 @@ class SessionStore(OwnSessionStore):
             yield from self.deleting(None)
             raise UpdateError
         self._note_saved_there(there, data)
+
+    def _noting_sign_in(self, data: dict[str, Any]) -> Steps[None]:
+        """Whatever signs somebody in: a view may have written the user's id itself."""
+        user_id = user_of(data)
+        if user_id != user_of(self._data_there):
+            yield from blocks.refuse(user_id)
+            yield from self._refusing_in_other_store(user_id)
+            yield from self._beginning_there(user_id)
 
     def _fill(self, there: SessionBase, data: dict[str, Any]) -> None:
         began = {BEGAN_KEY: self._began_there} if self._began_there else {}
@@ -291,12 +299,13 @@ class SessionStore(OwnSessionStore):
     def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
         data = yield from self.opening()
         there = self.there
-        if there is not None and not (yield from marks.set_mark(self._sid_here, None)):
+        if there is not None and not (yield from marks.set_mark(self._sid_here, self._deadline_there)):
             # It has been moved meanwhile.
             yield from self._going_on_here()
             there = None
         if there is None:
             return (yield from super().cycling(ends_copies=ends_copies))
+        yield from self._noting_sign_in(data)
         if not source().names_are_sids:
             # What is meant to stay while others end goes by its sid, which it is about to lose.
             began_at = yield from marks.lives(self._sid_here, user_of(data), self._began_there)
@@ -333,7 +342,7 @@ class SessionStore(OwnSessionStore):
             # A process may have been killed before it noted the key that it had chosen.
             keys += [each for each in keys_of(key, keys[0], user_of(found.data)) if each not in keys]
         for sid in map(sid_of, list(keys)):
-            if found is None or not (yield from marks.set_mark(sid, None)):
+            if found is None or not (yield from marks.set_mark(sid, found.deadline)):
                 mark = (yield from marks.left_of(sid)).mark
                 keys += derived_keys(key, int(mark)) if mark.isdecimal() else []
         return keys

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
+from django.core.management import call_command
 from django.test import AsyncClient, Client
 
 from django_redsess import online, reauthentication
@@ -107,3 +108,24 @@ def test_who_came_from_elsewhere_gives_the_password_before_other_sessions_end(
         copy = here.cookie
         assert here.post("/account/sessions/not-me/", {"password": "the password"}).status_code == 302
         assert (here.get("/who/").content, here.cookie != copy) == (b"alice", True)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("number", [1, 2])
+def test_pages_and_commands_say_what_they_can_not_list(website, old_session, step, capsys, number: int) -> None:
+    alice = User.objects.create_superuser("alice", password="the password")
+    with step(number):
+        here, there = browser_of(alice, old_session), browser_of(alice, old_session)
+        page = here.get("/account/sessions/").content.decode()
+        assert "You may be signed in on other devices, too" in page
+        assert "on this device only" not in page
+        assert "/account/sessions/end-others/" in page
+        listed = here.get("/admin/django_redsess/onlinesession/").content.decode()
+        assert "Sessions move here from django.contrib.sessions.backends.db." in listed
+        call_command("online")
+        call_command("endsessions", "alice", interactive=False)
+        said = capsys.readouterr().out
+        assert "Those that have not moved are not listed or counted." in said
+        assert "Those that have not moved end, too, and are not counted." in said
+        for browser in (here, there):
+            assert browser.get("/who/").content == b"nobody"

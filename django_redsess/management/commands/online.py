@@ -319,6 +319,8 @@ class Command(CommandWithExamples):
             for line in lines(sessions, users, width):
                 say(line, self.stdout)
         say(self._sentence(len(sessions), count), self.stdout)
+        if name := online.moving_from():
+            say(f"Sessions move here from {name}. Those that have not moved are not listed or counted.", self.stdout)
         if self.options["everyone"] and (samples := online.history()):
             users_evicted, guests_evicted = evicted(samples)
             if users_evicted or guests_evicted:
