@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.contrib.sessions.backends.base import UpdateError
+from django.core.exceptions import ImproperlyConfigured
+from redis.exceptions import RedisError
 
 from django_redsess import cleaning
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import marks
-from django_redsess.moving.contents import kept
+from django_redsess.moving.contents import kept, log_unmovable, movable
+from django_redsess.moving.outages import asked
 from django_redsess.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
-from django_redsess.moving.sources import PAGE, Row, source
+from django_redsess.moving.sources import PAGE, PAGE_BYTES, Row, source
 from django_redsess.session import script_calls
 from django_redsess.session.merge import same
 from django_redsess.session.saving import serialized, user_of
@@ -26,14 +32,19 @@ class Page(NamedTuple):
     What became of a page of rows.
 
     ``done`` is how many were moved, deleted or written back now. ``before`` were moved before. ``ended`` are over, and
-    their rows were deleted. ``left`` stay as they are. ``at`` are the first two characters of the last key.
+    their rows were deleted. ``left`` stay as they are. ``last`` is the last key.
     """
 
     done: int = 0
     before: int = 0
     ended: int = 0
     left: int = 0
-    at: str = ""
+    last: str = ""
+
+    @property
+    def at(self) -> str:
+        """The first two characters of the last key, which may be shown."""
+        return self.last[:2]
 
     @property
     def rows(self) -> int:
@@ -53,42 +64,43 @@ class _Session(NamedTuple):
 
 def move(after: str = "", *, dry_run: bool = False) -> Iterator[Page]:
     """
-    Move all sessions, those with keys above ``after``. Yield what became of each page; ``left`` are due.
+    Move all sessions, those with keys above ``after``. Yield what became of each page; ``left`` are due or unreadable.
 
     It can be stopped and run again at any time, twice at once, and beside the site's traffic. MAX_SESSIONS holds.
-    ``dry_run`` only counts.
+    ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage of either store.
     """
-    for page in _pages(after):
+    for page, unreadable, last in _pages(after):
         marked = _marks_of([_sid(name) for name, _ in page])
         new = [each for each, mark in zip(page, marked, strict=True) if not mark]
-        moved = len(new) if dry_run else _move(new)
-        yield Page(moved, len(page) - len(new), 0, len(new) - moved, page[-1][0][:2])
+        moved, met = (len(new), 0) if dry_run else _move(new)
+        left = len(new) - moved - met + unreadable
+        yield Page(moved, len(page) - len(new) + met, 0, left, last)
         if not dry_run:
             for _ in cleaning.evicted():
                 pass
 
 
-def finish() -> Iterator[Page]:
+def finish(after: str = "") -> Iterator[Page]:
     """
     Delete the rows of sessions that are or have been here. Yield what became of each page.
 
     The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
     """
-    for page in _pages():
+    for page, unreadable, last in _pages(after):
         names = [name for name, _ in page]
         done = [name for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark]
-        source().delete_many(done)
-        yield Page(len(done), left=len(names) - len(done), at=names[-1][:2])
+        asked(partial(source().delete_many, done))
+        yield Page(len(done), left=len(names) - len(done) + unreadable, last=last)
 
 
-def bring_back() -> Iterator[Page]:
+def bring_back(after: str = "") -> Iterator[Page]:
     """
     Write the sessions that are here into their rows, and delete the rows of those that have ended here.
 
     It is for a return to a release that does not know this store. Yield what became of each page. Sessions that began
     here have no rows, and stay here.
     """
-    for page in _pages():
+    for page, unreadable, last in _pages(after):
         done = ended = 0
         names = [name for name, _ in page]
         for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True):
@@ -96,18 +108,55 @@ def bring_back() -> Iterator[Page]:
                 session = SessionStore(name)
                 data = session.load()
                 if session.session_key is None:
-                    source().delete(name)
+                    asked(partial(source().delete, name))
                     ended += 1
-                else:
-                    source().write(name, data)
+                elif _is_written(name, data):
                     done += 1
-        yield Page(done, 0, ended, len(names) - done - ended, names[-1][:2])
+        yield Page(done, 0, ended, len(names) - done - ended + unreadable, last)
 
 
-def _pages(after: str = "") -> Iterator[list[tuple[str, Row]]]:
-    rows = ((name, row) for name, row in source().rows(after) if row is not None)
-    while page := list(islice(rows, PAGE)):
-        yield page
+def _is_written(name: str, data: dict[str, Any]) -> bool:
+    try:
+        asked(partial(source().write, name, data))
+    except UpdateError:
+        # Somebody has signed out meanwhile.
+        return False
+    except Exception as error:
+        _refuse_row(name, error)
+        return False
+    return True
+
+
+def _refuse_row(name: str, error: Exception) -> None:
+    """Log that one row can't be moved or written. Raise what stops all of them."""
+    if isinstance(error, (SessionStoreUnavailable, ImproperlyConfigured, RedisError)):
+        raise error
+    log_unmovable(name, type(error).__name__)
+
+
+_Rows = list[tuple[str, Row]]
+
+
+def _pages(after: str = "") -> Iterator[tuple[_Rows, int, str]]:
+    """Yield some rows that can be moved, how many can't be among them, and the last key."""
+    rows = iter(source().rows(after))
+    while True:
+        page, unreadable, last, size = _Rows(), 0, "", 0
+        while len(page) + unreadable < PAGE and size < PAGE_BYTES:
+            found = asked(partial(next, rows, None))
+            if found is None:
+                break
+            last, row = found
+            if row is not None and (source().names_are_sids or (keys_here(last) and movable(row))):
+                page.append((last, row))
+                size += len(repr(row.data))
+                continue
+            unreadable += 1
+            if row is not None:
+                log_unmovable(last, "it can't be written here")
+        if not (page or unreadable):
+            return
+        yield page, unreadable, last
 
 
 def _sid(name: str) -> str:
@@ -123,18 +172,16 @@ def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
     return [mark for [mark] in drive(ask_each("mark", partitions, reading, 1))] if sids else []
 
 
-def _move(page: Sequence[tuple[str, Row]]) -> int:
-    """Move these sessions, and return how many were."""
+def _move(page: _Rows) -> tuple[int, int]:
+    """Move these sessions. Return how many were moved, and how many somebody else had moved or ended meanwhile."""
     session, moving, calls = SessionStore(), list[_Session](), list[Call[tuple[str, int]]]()
     for name, read in page:
-        row = began(read)
-        row = row._replace(data=kept(row.data, session.serializer))
-        sid = sid_there = _sid(name)
-        if not source().names_are_sids:
-            [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
-            sid = sid_of(key)
-        each = _Session(name, read, row, sid_there, sid)
-        call = _call(session, each)
+        try:
+            each = _prepared(session, name, read)
+            call = _call(session, each)
+        except Exception as error:
+            _refuse_row(name, error)
+            continue
         if call is not None:
             moving.append(each)
             calls.append(call)
@@ -144,8 +191,19 @@ def _move(page: Sequence[tuple[str, Row]]) -> int:
             # The clock of the server was set meanwhile, or the page has taken more than a second.
             outcomes[number] = drive(copying(session, each.sid, each.row, each.sid_there))
     _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
-    _take_late_changes([each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"])
-    return len(moving)
+    copied = [each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"]
+    _take_late_changes(copied)
+    return len(copied), len(moving) - len(copied)
+
+
+def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
+    row = began(read)
+    row = row._replace(data=kept(row.data, session.serializer))
+    sid = sid_there = _sid(name)
+    if not source().names_are_sids:
+        [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
+        sid = sid_of(key)
+    return _Session(name, read, row, sid_there, sid)
 
 
 def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | None:
@@ -176,8 +234,14 @@ def _take_late_changes(moved: Sequence[_Session]) -> None:
 
     Each first request to a session does so, too: here it is done because rows may be deleted before.
     """
-    late = source().read_many([each.name for each in moved])
+    late = asked(partial(source().read_many, [each.name for each in moved]))
+    unchanged = []
     for each in moved:
         row = late.get(each.name)
-        if not (row is None or row is each.read or same(row.data, each.read.data) or source().names_are_sids):
+        if row is None or same(row.data, each.read.data):
+            unchanged.append(each.name)
+        elif not source().names_are_sids:
             SessionStore(each.name).load()
+    if source().names_are_sids:
+        # There, what has moved would be listed and ended once more. Who still writes it finds its mark.
+        asked(partial(source().delete_many, unchanged))

@@ -434,8 +434,12 @@ def reading(key: str) -> Steps[Row | None]:
 
 def began(row: Row) -> Row:
     """Return ``row`` with the time at which its session began there, if we have put that into its data."""
-    at = row.data.pop(BEGAN_KEY, None)
-    return row._replace(signed_in=at) if isinstance(at, int) else row
+    if BEGAN_KEY not in row.data:
+        return row
+    # A source may keep the row.
+    data = {key: value for key, value in row.data.items() if key != BEGAN_KEY}
+    at = row.data[BEGAN_KEY]
+    return row._replace(data=data, signed_in=at if isinstance(at, int) else 0)
 
 
 def copying(session: SessionState, sid: str, found: Row, sid_there: str) -> Steps[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db import connections
 from django.db.models import DateTimeField, Value
-from django.db.models.functions import Now
+from django.db.models.functions import Length, Now
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
@@ -46,6 +47,9 @@ COLUMNS = ("session_data", "expire_date", "there")
 
 PAGE = 500
 """How many rows are read at once."""
+
+PAGE_BYTES = 2_000_000
+"""About how much data is read or moved at once. A larger page would take longer than the server allows for its time."""
 
 KEY_MAX = 250
 """The longest key of another store, in characters. Memcached takes no longer ones."""
@@ -82,6 +86,9 @@ class Source:
     def name(self) -> str:
         """What pages and commands call it."""
         return type(self).__name__
+
+    in_order = False
+    """Whether ``rows`` is in the order of the keys. Then a move that was interrupted goes on where it was."""
 
     names_are_sids = False
     """Whether ``rows`` names sessions by their sids here, and not by their keys."""
@@ -255,8 +262,7 @@ def _decoded(session: Any, packed: str) -> dict[str, Any]:
 class DatabaseSource(EngineSource):
     """A table of a database: of Django's ``db`` and ``cached_db``, of engines derived from them, of user-sessions."""
 
-    # By what is in the table: the last page of rows(). Those that have not changed are not decoded again.
-    _page: Mapping[tuple[str, Any], Row] = {}
+    in_order = True
 
     @property
     def model(self) -> Any:
@@ -287,10 +293,8 @@ class DatabaseSource(EngineSource):
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         last = after or None
         while found := self._listed(self._live if last is None else self._live.filter(session_key__gt=last)):
-            self._page = {}
-            read = list(self._read(found))
-            self._page = {each[1:3]: row for each, (_, row) in zip(found, read, strict=True) if row is not None}
-            yield from read
+            # One after another: they may be compressed.
+            yield from self._read(found)
             last = found[-1][0]
 
     def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
@@ -298,7 +302,11 @@ class DatabaseSource(EngineSource):
         return {key: row for key, row in self._read(found) if row is not None}
 
     def _listed(self, rows: Any) -> list[Any]:
-        return list(rows.order_by("session_key").values_list("session_key", *COLUMNS)[:PAGE])
+        rows = rows.order_by("session_key")
+        # Sizes first: a table may have rows of any size, and few of them fill the memory.
+        sizes = list(rows.values_list(Length("session_data"), flat=True)[:PAGE])
+        count = sum(total <= PAGE_BYTES for total in accumulate(sizes))
+        return list(rows.values_list("session_key", *COLUMNS)[: max(1, count)]) if sizes else []
 
     def _read(self, found: Iterable[Any]) -> Iterator[tuple[str, Row | None]]:
         rows = {each[0]: each for each in found}
@@ -317,9 +325,8 @@ class DatabaseSource(EngineSource):
         return int(self._live.count())
 
     def _row(self, key: str, packed: str, expires: datetime, there: datetime) -> Row:
-        known = self._page.get((packed, expires))
         left = aware(expires) - aware(there)
-        return known or Row(_decoded(self.engine(), packed), now_here(key) + int(left.total_seconds() * 1000))
+        return Row(_decoded(self.engine(), packed), now_here(key) + int(left.total_seconds() * 1000))
 
 
 class CacheSource(EngineSource):
@@ -391,6 +398,8 @@ class CacheSource(EngineSource):
 
 class FileSource(EngineSource):
     """Django's ``file`` engine."""
+
+    in_order = True
 
     def find(self, key: str) -> Row | None:
         session = self.engine(key)

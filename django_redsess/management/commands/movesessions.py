@@ -11,6 +11,7 @@ from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.moving import SessionStore, in_bulk
 from django_redsess.moving.in_bulk import Page
+from django_redsess.moving.outages import asked
 from django_redsess.moving.sources import source
 
 
@@ -48,7 +49,7 @@ class Command(CleaningCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.counts = {"done": 0, "before": 0, "ended": 0, "left": 0}
-        self.at = ""
+        self.last = ""
         super().handle(*args, **options)
 
     def validate(self) -> None:
@@ -66,22 +67,26 @@ class Command(CleaningCommand):
         super().validate()
 
     def total(self) -> int | None:
-        return source().count()
+        return asked(source().count)
 
     def work(self) -> None:
+        if self.last and not source().in_order:
+            # It begins anew after an outage. What it has moved so far is met once more.
+            self.counts["before"], self.counts["left"] = -self.counts["done"], 0
         for page in self._pages():
-            self.at = page.at
+            self.last = page.last
             for name in ("before", "ended", "left"):
                 self.counts[name] += getattr(page, name)
             if not self.batch_done("done", page.done, page.rows):
                 return
 
     def _pages(self) -> Iterator[Page]:
+        after = self.last if self.last and source().in_order else self.options["after"]
         if self.options["finish"]:
-            return in_bulk.finish()
+            return in_bulk.finish(after)
         if self.options["back"]:
-            return in_bulk.bring_back()
-        return in_bulk.move(self.options["after"], dry_run=self.options["dry_run"])
+            return in_bulk.bring_back(after)
+        return in_bulk.move(after, dry_run=self.options["dry_run"])
 
     def sentence(self, counts: dict[str, int]) -> str:
         done, before, ended, left = (f"{counts[name]:,}" for name in ("done", "before", "ended", "left"))
@@ -100,9 +105,9 @@ class Command(CleaningCommand):
         verb = "Would move" if self.options["dry_run"] else "Moved"
         said = f"{verb} {done} sessions. {before} had been moved before."
         if counts["left"]:
-            said += f" {left} were not: they are due."
+            said += f" {left} were not: they are due, or can't be read or written here, and the log names them."
         if self.stop.asked:
-            return f"{said} Go on with --from {self.at}." if self.at else said
+            return f"{said} Go on with --from {self.last[:2]}." if self.last else said
         if self.options["dry_run"]:
             return said
         return f"{said} When all is well, --finish deletes their rows."
