@@ -31,7 +31,7 @@ def movable(row: Any) -> bool:
 def log_unmovable(key: str, why: str) -> None:
     """Log once that the session ``key`` of the other store can't be read, or can't be written here."""
     # A name in a store may have any characters.
-    _log_unmovable_once(sid_of(key.encode("unicode_escape").decode()), why)
+    log_unusable_sid(sid_of(key.encode("unicode_escape").decode()), why)
 
 
 def kept(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
@@ -68,5 +68,6 @@ def _log_once(key: str, what: str) -> None:
 
 
 @lru_cache(maxsize=10_000)
-def _log_unmovable_once(sid: str, why: str) -> None:
+def log_unusable_sid(sid: str, why: str) -> None:
+    """Do as :func:`log_unmovable` does, for a session whose sid is known."""
     logger.warning("Session %s of the other store can't be used here: %s.", sid, why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.contrib.sessions.backends.base import UpdateError
 from django.core.exceptions import ImproperlyConfigured
@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from django_redsess import cleaning
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import marks
-from django_redsess.moving.contents import kept, log_unmovable, movable
+from django_redsess.moving.contents import kept, log_unmovable, log_unusable_sid, movable
 from django_redsess.moving.outages import asked
 from django_redsess.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
 from django_redsess.moving.sources import PAGE, PAGE_BYTES, Row, source
@@ -69,12 +69,13 @@ def move(after: str = "", *, dry_run: bool = False) -> Iterator[Page]:
     It can be stopped and run again at any time, twice at once, and beside the site's traffic. MAX_SESSIONS holds.
     ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage of either store.
     """
-    for page, unreadable, last in _pages(after):
-        marked = _marks_of([_sid(name) for name, _ in page])
-        new = [each for each, mark in zip(page, marked, strict=True) if not mark]
+    for page in _pages(after):
+        rows = _movable(page)
+        marked = _marks_of([_sid(name) for name, _ in rows])
+        new = [each for each, mark in zip(rows, marked, strict=True) if not mark]
         moved, met = (len(new), 0) if dry_run else _move(new)
-        left = len(new) - moved - met + unreadable
-        yield Page(moved, len(page) - len(new) + met, 0, left, last)
+        before = len(rows) - len(new) + met
+        yield Page(moved, before, 0, len(page) - moved - before, page[-1][0])
         if not dry_run:
             for _ in cleaning.evicted():
                 pass
@@ -86,11 +87,10 @@ def finish(after: str = "") -> Iterator[Page]:
 
     The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
     """
-    for page, unreadable, last in _pages(after):
-        names = [name for name, _ in page]
-        done = [name for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark]
+    for page in _pages(after):
+        done = _marked(page)
         asked(partial(source().delete_many, done))
-        yield Page(len(done), left=len(names) - len(done) + unreadable, last=last)
+        yield Page(len(done), left=len(page) - len(done), last=page[-1][0])
 
 
 def bring_back(after: str = "") -> Iterator[Page]:
@@ -100,63 +100,74 @@ def bring_back(after: str = "") -> Iterator[Page]:
     It is for a return to a release that does not know this store. Yield what became of each page. Sessions that began
     here have no rows, and stay here.
     """
-    for page, unreadable, last in _pages(after):
-        done = ended = 0
-        names = [name for name, _ in page]
-        for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True):
-            if mark:
-                session = SessionStore(name)
-                data = session.load()
-                if session.session_key is None:
-                    asked(partial(source().delete, name))
-                    ended += 1
-                elif _is_written(name, data):
-                    done += 1
-        yield Page(done, 0, ended, len(names) - done - ended + unreadable, last)
+    for page in _pages(after):
+        became = [_brought_back(name) for name in _marked(page)]
+        done, ended = became.count("written"), became.count("ended")
+        yield Page(done, 0, ended, len(page) - done - ended, page[-1][0])
 
 
-def _is_written(name: str, data: dict[str, Any]) -> bool:
+def _brought_back(name: str) -> str:
+    """Write one session into its row, or delete its row. Return what was done: ``"written"``, ``"ended"`` or ``""``."""
+    session = SessionStore(name)
     try:
+        data = session.load()
+        if session.session_key is None:
+            asked(partial(source().delete, name))
+            return "ended"
         asked(partial(source().write, name, data))
     except UpdateError:
         # Somebody has signed out meanwhile.
-        return False
+        return ""
     except Exception as error:
         _refuse_row(name, error)
-        return False
-    return True
+        return ""
+    return "written"
 
 
 def _refuse_row(name: str, error: Exception) -> None:
     """Log that one row can't be moved or written. Raise what stops all of them."""
     if isinstance(error, (SessionStoreUnavailable, ImproperlyConfigured, RedisError)):
         raise error
-    log_unmovable(name, type(error).__name__)
+    _log_odd(name, type(error).__name__)
+
+
+def _log_odd(name: str, why: str) -> None:
+    (log_unusable_sid if source().names_are_sids else log_unmovable)(name, why)
 
 
 _Rows = list[tuple[str, Row]]
 
 
-def _pages(after: str = "") -> Iterator[tuple[_Rows, int, str]]:
-    """Yield some rows that can be moved, how many can't be among them, and the last key."""
+def _pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
     rows = iter(source().rows(after))
     while True:
-        page, unreadable, last, size = _Rows(), 0, "", 0
-        while len(page) + unreadable < PAGE and size < PAGE_BYTES:
-            found = asked(partial(next, rows, None))
-            if found is None:
-                break
-            last, row = found
-            if row is not None and (source().names_are_sids or (keys_here(last) and movable(row))):
-                page.append((last, row))
-                size += len(repr(row.data))
-                continue
-            unreadable += 1
-            if row is not None:
-                log_unmovable(last, "it can't be written here")
-        if not (page or unreadable):
+        page, size = list[tuple[str, Row | None]](), 0
+        while len(page) < PAGE and size < PAGE_BYTES and (found := asked(partial(next, rows, None))) is not None:
+            page.append(found)
+            # Of what can't be read, nothing is known.
+            size += len(repr(found[1]))
+        if not page:
             return
-        yield page, unreadable, last
+        yield page
+
+
+def _movable(page: Sequence[tuple[str, Row | None]]) -> _Rows:
+    """Return the rows that can be moved. Log the others, but those that the source has logged."""
+    found = _Rows()
+    for name, row in page:
+        if row is None:
+            continue
+        if source().names_are_sids or (keys_here(name) and movable(row)):
+            found.append((name, row))
+        else:
+            _log_odd(name, "it can't be written here")
+    return found
+
+
+def _marked(page: Sequence[tuple[str, Row | None]]) -> list[str]:
+    """Return the names of sessions that are or have been here, whether or not their rows can be read."""
+    names = [name for name, _ in page if source().names_are_sids or keys_here(name)]
+    return [name for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark]
 
 
 def _sid(name: str) -> str:
@@ -241,7 +252,10 @@ def _take_late_changes(moved: Sequence[_Session]) -> None:
         if row is None or same(row.data, each.read.data):
             unchanged.append(each.name)
         elif not source().names_are_sids:
-            SessionStore(each.name).load()
+            try:
+                SessionStore(each.name).load()
+            except Exception as error:
+                _refuse_row(each.name, error)
     if source().names_are_sids:
         # There, what has moved would be listed and ended once more. Who still writes it finds its mark.
         asked(partial(source().delete_many, unchanged))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
+from django_redsess.session import script_calls
 from django_redsess.session.client_address import score_of_new
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.session.script_calls import texts_of
@@ -76,7 +77,9 @@ def lifetime(deadline: int | None, now: int) -> int:
 
     A process that does not move yet may prolong the row meanwhile, by the age of a cookie.
     """
-    return max((deadline or 0) - now, settings.SESSION_COOKIE_AGE * 1000) + DAY
+    left = max((deadline or 0) - now, settings.SESSION_COOKIE_AGE * 1000)
+    # A row may have any number.
+    return min(left, int(script_calls.TIME_MAX)) + DAY
 
 
 def derived_keys(key: str, bucket: int) -> list[str]:

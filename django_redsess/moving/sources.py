@@ -291,20 +291,21 @@ class DatabaseSource(EngineSource):
         return None if found is None or found[0] != key else self._row(*found)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
-        last = after or None
-        while found := self._listed(self._live if last is None else self._live.filter(session_key__gt=last)):
+        last, limit = after or None, PAGE
+        while found := self._listed(self._live if last is None else self._live.filter(session_key__gt=last), limit):
             # One after another: they may be compressed.
             yield from self._read(found)
-            last = found[-1][0]
+            # Where rows are large, the sizes of fewer are asked for: for each, the whole row may have to be read.
+            last, limit = found[-1][0], min(PAGE, 2 * len(found))
 
     def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
         found = list(self._live.filter(session_key__in=keys).values_list("session_key", *COLUMNS))
         return {key: row for key, row in self._read(found) if row is not None}
 
-    def _listed(self, rows: Any) -> list[Any]:
+    def _listed(self, rows: Any, limit: int) -> list[Any]:
         rows = rows.order_by("session_key")
         # Sizes first: a table may have rows of any size, and few of them fill the memory.
-        sizes = list(rows.values_list(Length("session_data"), flat=True)[:PAGE])
+        sizes = list(rows.values_list(Length("session_data"), flat=True)[:limit])
         count = sum(total <= PAGE_BYTES for total in accumulate(sizes))
         return list(rows.values_list("session_key", *COLUMNS)[: max(1, count)]) if sizes else []
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -325,3 +325,8 @@ def test_a_socket_stays_open_until_its_session_ends(old, step, number: int) -> N
         assert asyncio.run(end_of(key, lambda: online.end_user(alice)))
         key = sign_in(str(alice.pk))
         assert asyncio.run(end_of(key, lambda: SessionStore(key).flush()))
+
+
+def test_there_is_no_way_back_to_a_store_of_ours(own, step) -> None:
+    with step(1), pytest.raises(CommandError, match="--back is not for another store"):
+        call_command("movesessions", back=True)

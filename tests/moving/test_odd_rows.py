@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.moving import Row, SessionStore
-from django_redsess.moving.contents import _log_unmovable_once, movable
+from django_redsess.moving.contents import log_unusable_sid, movable
 from django_redsess.moving.sources import source
 from django_redsess.transport.keys import sid_of
 
@@ -26,7 +26,7 @@ BACKENDS = "django.contrib.sessions.backends"
 
 @pytest.fixture(autouse=True)
 def nothing_logged() -> None:
-    _log_unmovable_once.cache_clear()
+    log_unusable_sid.cache_clear()
 
 
 def nested(levels: int) -> Any:

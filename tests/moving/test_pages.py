@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from django.core.management import call_command
 
 from django_redsess import online
 from django_redsess.moving import Row, SessionStore, Source, in_bulk
-from django_redsess.moving.contents import _log_unmovable_once
+from django_redsess.moving.contents import log_unusable_sid
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "moving")]
 
@@ -83,16 +84,21 @@ def test_an_outage_of_the_other_store_is_waited_for(shelf, step, capsys) -> None
     with step(2):
         call_command("movesessions")
         assert "Moved 20 sessions. 0 had been moved before." in capsys.readouterr().out
+        shelf.fails_before = {f"{number:032}" for number in (7, 13)}
+        call_command("movesessions", dry_run=True, json=True)
+        counts = json.loads(capsys.readouterr().out)
+        assert (counts["done"], counts["before"], counts["left"]) == (0, 20, 0)
         shelf.fails_before = {f"{number:032}" for number in (5, 19)}
-        call_command("movesessions", finish=True)
-        assert "Deleted 20 rows" in capsys.readouterr().out
+        call_command("movesessions", finish=True, json=True)
+        counts = json.loads(capsys.readouterr().out)
+        assert (counts["done"], counts["before"], counts["left"]) == (20, 0, 0)
         assert shelf.kept == {}
 
 
 def test_rows_that_can_not_be_moved_are_left_and_named(shelf, step, capsys, caplog) -> None:
     odd: dict[str, Any] = {"1" * 32: None, "2" * 32: Row([1, 2]), "short": Row({}), "3" * 32: Row({}, 2**70)}  # type: ignore[arg-type]
     shelf.kept |= odd
-    _log_unmovable_once.cache_clear()
+    log_unusable_sid.cache_clear()
     with step(2):
         call_command("movesessions")
         said = capsys.readouterr().out
@@ -101,6 +107,12 @@ def test_rows_that_can_not_be_moved_are_left_and_named(shelf, step, capsys, capl
         call_command("movesessions", finish=True)
         assert "4 are left" in capsys.readouterr().out
         assert shelf.kept.keys() == odd.keys()
+        # What has ended is no cookie any more, whoever can read it.
+        SessionStore("3" * 32).flush()
+        assert "3" * 32 not in shelf.kept
+        shelf.kept["3" * 32] = odd["3" * 32]
+        call_command("movesessions", finish=True)
+        assert "3 are left" in capsys.readouterr().out
     told = [each.getMessage() for each in caplog.records if "can't be used here" in each.getMessage()]
     # The source itself tells of those that it can't read.
     assert len(told) == 3

@@ -59,6 +59,11 @@ class Command(CleaningCommand):
             raise CommandError(str(error)) from error
         if not is_in_use(SessionStore):
             raise CommandError("SESSION_ENGINE must be 'django_redsess.moving', in every process of the site.")
+        if self.options["back"] and source().names_are_sids:
+            raise CommandError(
+                "--back is not for another store of this engine: set REDSESS['MOVES'] to False, and what has moved is "
+                "used here."
+            )
         if not conf.MOVES and not (self.options["dry_run"] or self.options["back"]):
             raise CommandError(
                 "REDSESS['MOVES'] is False: sessions are used where they are. Once every process of the site runs "
@@ -71,14 +76,23 @@ class Command(CleaningCommand):
 
     def work(self) -> None:
         if self.last and not source().in_order:
-            # It begins anew after an outage. What it has moved so far is met once more.
-            self.counts["before"], self.counts["left"] = -self.counts["done"], 0
+            self._count_anew()
         for page in self._pages():
             self.last = page.last
             for name in ("before", "ended", "left"):
                 self.counts[name] += getattr(page, name)
             if not self.batch_done("done", page.done, page.rows):
                 return
+
+    def _count_anew(self) -> None:
+        """After an outage, a source without an order begins anew. Rows that are there are met once more."""
+        done, is_move = self.counts["done"], not (self.options["finish"] or self.options["back"])
+        self.counts = dict.fromkeys(self.counts, 0)
+        if self.options["finish"]:
+            self.counts["done"] = done
+        elif is_move and not self.options["dry_run"]:
+            # They have been moved before, but by this run.
+            self.counts |= {"done": done, "before": -done}
 
     def _pages(self) -> Iterator[Page]:
         after = self.last if self.last and source().in_order else self.options["after"]
@@ -107,7 +121,7 @@ class Command(CleaningCommand):
         if counts["left"]:
             said += f" {left} were not: they are due, or can't be read or written here, and the log names them."
         if self.stop.asked:
-            return f"{said} Go on with --from {self.last[:2]}." if self.last else said
+            return f"{said} Go on with --from {self.last[:2]}." if self.last and source().in_order else said
         if self.options["dry_run"]:
             return said
         return f"{said} When all is well, --finish deletes their rows."
