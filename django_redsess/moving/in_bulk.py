@@ -202,9 +202,21 @@ def _move(page: _Rows) -> tuple[int, int]:
             # The clock of the server was set meanwhile, or the page has taken more than a second.
             outcomes[number] = drive(copying(session, each.sid, each.row, each.sid_there))
     _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
+    if not source().names_are_sids:
+        for each, outcome in zip(moving, outcomes, strict=True):
+            if outcome == "over":
+                # Its row goes, too.
+                _load(each.name)
     copied = [each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"]
     _take_late_changes(copied)
     return len(copied), len(moving) - len(copied)
+
+
+def _load(name: str) -> None:
+    try:
+        SessionStore(name).load()
+    except Exception as error:
+        _refuse_row(name, error)
 
 
 def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
@@ -252,10 +264,7 @@ def _take_late_changes(moved: Sequence[_Session]) -> None:
         if row is None or same(row.data, each.read.data):
             unchanged.append(each.name)
         elif not source().names_are_sids:
-            try:
-                SessionStore(each.name).load()
-            except Exception as error:
-                _refuse_row(each.name, error)
+            _load(each.name)
     if source().names_are_sids:
         # There, what has moved would be listed and ended once more. Who still writes it finds its mark.
         asked(partial(source().delete_many, unchanged))

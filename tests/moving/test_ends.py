@@ -144,7 +144,7 @@ def test_sessions_that_have_not_moved_end_too(other, old, step, end, number: int
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_what_has_ended_is_not_moved_in_bulk(old, step, number: int) -> None:
+def test_what_has_ended_is_not_moved_in_bulk(old, step, capsys, number: int) -> None:
     alice, bob = User.objects.create_user("alice"), User.objects.create_user("bob")
     keys, of_bob = [old(str(alice.pk)) for _ in range(3)], old(str(bob.pk))
     with step(number):
@@ -153,6 +153,7 @@ def test_what_has_ended_is_not_moved_in_bulk(old, step, number: int) -> None:
         call_command("movesessions")
         assert online.count() == 1
         call_command("movesessions", finish=True)
+        assert "None is left" in capsys.readouterr().out
     assert user_in(of_bob, step) == {str(bob.pk)}
     for key in keys:
         assert user_in(key, step) == {""}
@@ -179,6 +180,15 @@ def test_the_session_that_is_kept_stays_whatever_key_it_gets(old, step, number: 
     with step(number):
         online.end_user(alice)
     assert user_in(session.session_key, step) == {""}
+
+
+def test_a_session_of_who_is_kept_stays_in_the_store_before(own, step) -> None:
+    key, other = in_own_store("7"), in_own_store("8")
+    with step(1):
+        sids = [SessionStore(each).sid for each in (key, other)]
+        assert [each.sid for each in online.end(*map(str, sids), keep_users=["7"])] == sids[1:]
+    assert user_in(other, step) == {""}
+    assert user_in(key, step) == {"7"}
 
 
 def test_guests_end_where_they_are_meant(old, step) -> None:
