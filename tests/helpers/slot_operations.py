@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.moving import Row
+from django_redsess.moving import Row, marks
 from django_redsess.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
@@ -144,7 +144,8 @@ def create_within_a_limit(world: World) -> Work:
 @operation
 def move_here(world: World) -> Work:
     session = SessionStore(new_key())
-    drive(copying(session, session.sid or "", Row({SESSION_KEY: "7", "colour": "red"})))
+    sid = session.sid or ""
+    drive(copying(session, sid, Row({SESSION_KEY: "7", "colour": "red"}), sid))
     yield
     assert _has(session, colour="red")
 
@@ -307,6 +308,10 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
     ),
     "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
+    "end_before": (
+        lambda world: drive(marks.end_before(["7"], users=True, guests=False, latest=None, keep=(), keep_users=())),
+        lambda world: drive(marks.lives("", "7", 0)) is None,
+    ),
     "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),
     "end_above": (
         lambda world: script_calls.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
