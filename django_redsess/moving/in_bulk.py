@@ -238,17 +238,13 @@ def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | No
 
 def _mark_elsewhere(moved: Sequence[_Session]) -> None:
     """Note where sessions are that have other keys here than there."""
-    partitions = [keyspace().of_sid(each.sid_there) for each in moved]
-
-    def marking(number: int, at: int) -> bytes:
-        each = moved[number]
-        return marks.marking(each.sid_there, each.row.deadline, str(bucket_of(each.sid)), at)
-
-    if moved:
-        for each, [is_set] in zip(moved, drive(ask_each("mark", partitions, marking, 1)), strict=True):
-            if is_set is None and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
-                # It was ended by its old key while it was copied.
-                drive(script_calls.end([each.sid], script_calls.Ending(Reason.INVALIDATED)))
+    if not moved:
+        return
+    entries = [(each.sid_there, each.row.deadline, str(bucket_of(each.sid))) for each in moved]
+    for each, is_set in zip(moved, drive(marks.set_marks(entries)), strict=True):
+        if not is_set and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
+            # It was ended by its old key while it was copied.
+            drive(script_calls.end([each.sid], script_calls.Ending(Reason.INVALIDATED)))
 
 
 def _take_late_changes(moved: Sequence[_Session]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -21,11 +21,12 @@ from django.conf import settings
 
 from django_redsess.session import script_calls
 from django_redsess.session.client_address import score_of_new
+from django_redsess.session.elsewhere import EndedBefore
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.session.script_calls import texts_of
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import Partition, bucket_of, key_in_bucket, keyspace
-from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, together
+from django_redsess.transport.round_trips import Call, EndedSessions, Plain, Steps, ask_each, together
 
 HERE = "here"
 COPIED = b"copied"
@@ -58,6 +59,13 @@ def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
         return replies[0] is not None
 
     return Plain(keyspace().of_sid(sid), "mark", partial(marking, sid, deadline, mark), 1, is_set)
+
+
+def set_marks(entries: Sequence[tuple[str, int | None, str]]) -> Steps[list[bool]]:
+    """Do as :func:`set_mark` does for many sessions at once: sid, deadline in the other store, and mark of each."""
+    partitions = [keyspace().of_sid(sid) for sid, *_ in entries]
+    replies = yield from ask_each("mark", partitions, lambda number, at: marking(*entries[number], at), 1)
+    return [reply is not None for [reply] in replies]
 
 
 def moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
@@ -139,23 +147,15 @@ def _outcome(reply: list[bytes], _: EndedSessions) -> tuple[str, int]:
     return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0
 
 
-def end_before(
-    user_ids: Sequence[str] | None,
-    *,
-    users: bool,
-    guests: bool,
-    latest: int | None,
-    keep: Collection[str],
-    keep_users: Collection[str],
-) -> Steps[None]:
-    """Note what is over in the other store: see :class:`django_redsess.session.elsewhere.Elsewhere`."""
+def end_before(which: EndedBefore) -> Steps[None]:
+    """Note which sessions are over in the other store."""
     script, space = lua_scripts.END_BEFORE, keyspace()
-    kept = [*(f"session {sid}" for sid in keep), *(f"user {user_id}" for user_id in keep_users)]
-    names = [(home, home.over_of(user_id)) for user_id in user_ids or () for home in [space.of_user(user_id)]]
-    if user_ids is None:
-        names += [(each, each.over_users) for each in space.partitions if users]
-        names += [(each, each.over_guests) for each in space.partitions if guests]
-    args = script.arguments(before=latest, lifetime=OVER_LIFETIME, kept=kept)
+    kept = [*(f"session {sid}" for sid in which.keep), *(f"user {user_id}" for user_id in which.keep_users)]
+    names = [(home, home.over_of(user_id)) for user_id in which.user_ids or () for home in [space.of_user(user_id)]]
+    if which.user_ids is None:
+        names += [(each, each.over_users) for each in space.partitions if which.users]
+        names += [(each, each.over_guests) for each in space.partitions if which.guests]
+    args = script.arguments(before=which.latest, lifetime=OVER_LIFETIME, kept=kept)
     calls = [Call(partition, script, script.keys(partition, over=name), args, bytes) for partition, name in names]
     if calls:
         yield from together(calls)
@@ -170,8 +170,8 @@ def lives(sid: str, user_id: str, began_at: int) -> Steps[int | None]:
     home = keyspace().of_user(user_id) if user_id else keyspace().of_sid(sid)
     stays = {f"session {sid}", f"user {user_id}"}
     texts = yield from texts_of(home, *set(_over_of(home, user_id)))
-    later = [(int(before), kept) for text in texts for before, *kept in _ends_in(text) if before >= began_at]
-    if any(stays.isdisjoint(kept) for _, kept in later):
+    later = [(before, kept) for text in texts for before, *kept in _ends_in(text) if before >= began_at]
+    if any(stays.isdisjoint(map(str, kept)) for _, kept in later):
         return None
     return max((before + 1 for before, _ in later), default=began_at)
 
@@ -186,4 +186,4 @@ def _ends_in(text: str) -> list[Any]:
     except ValueError:  # Another program may have stored anything there.
         return []
     entries = found if isinstance(found, list) else []
-    return [each for each in entries if isinstance(each, list) and each and isinstance(each[0], int | float)]
+    return [each for each in entries if isinstance(each, list) and each and isinstance(each[0], int)]

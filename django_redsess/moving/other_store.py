@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from django_redsess.moving import marks
 from django_redsess.moving.sources import OwnSource, source
 from django_redsess.session import script_calls
+from django_redsess.session.elsewhere import EndedBefore
 from django_redsess.transport.keys import Store
 from django_redsess.transport.round_trips import Steps, in_store
 
@@ -22,26 +23,14 @@ class OtherStore:
         found = source()
         return [found.store] if isinstance(found, OwnSource) else []
 
-    def end_before(
-        self,
-        user_ids: Sequence[str] | None,
-        *,
-        users: bool = True,
-        guests: bool = False,
-        latest: int | None = None,
-        keep: Collection[str] = (),
-        keep_users: Collection[str] = (),
-    ) -> Steps[None]:
+    def end_before(self, which: EndedBefore) -> Steps[None]:
         for store in self.stores():
             # They have been ended there. What was read there before, and is about to come here, must not.
-            latest = yield from in_store(store, script_calls.time)
-        yield from marks.end_before(
-            user_ids, users=users, guests=guests, latest=latest, keep=keep, keep_users=keep_users
-        )
+            which = which._replace(latest=(yield from in_store(store, script_calls.time)))
+        yield from marks.end_before(which)
 
     def end(self, sids: Sequence[str]) -> Steps[None]:
-        for sid in sids:
-            yield from marks.set_mark(sid, None)
+        yield from marks.set_marks([(sid, None, marks.HERE) for sid in sids])
 
     def lives(self, sid: str, user_id: str, began_at: int) -> Steps[bool]:
         if (yield from script_calls.read(sid)).record is not None:

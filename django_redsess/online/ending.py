@@ -10,7 +10,7 @@ from django_redsess.conf import conf
 from django_redsess.online.listing import SessionFilter, address_lists_of, lists_of
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import notice, script_calls
-from django_redsess.session.elsewhere import Elsewhere, elsewhere
+from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere
 from django_redsess.session.saving import user_of
 from django_redsess.session.script_calls import AT_ONCE_MAX, Ending
 from django_redsess.session.session_store import session_of
@@ -107,14 +107,9 @@ class BulkEnding:
     def _end_elsewhere(self, other: Elsewhere) -> Steps[None]:
         """Before the sessions that are here: what is about to come here must not come behind."""
         wanted, ending = self._filter, self._ending
-        yield from other.end_before(
-            wanted.user_ids,
-            users=wanted.guests != "only",
-            guests=bool(wanted.guests),
-            latest=ending.latest,
-            keep=ending.kept_sids,
-            keep_users=ending.kept_users,
-        )
+        users, guests = wanted.guests != "only", bool(wanted.guests)
+        stay = ending.kept_sids, ending.kept_users
+        yield from other.end_before(EndedBefore(wanted.user_ids, users, guests, ending.latest, *stay))
 
     def _end_found(self, found: list[tuple[Partition, list[str]]]) -> Steps[EndedList]:
         partition, sids = found.pop(0)

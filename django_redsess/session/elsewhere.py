@@ -8,12 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from importlib import import_module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from django.conf import settings
 
 from django_redsess.transport.keys import Store
 from django_redsess.transport.round_trips import Steps
+
+
+class EndedBefore(NamedTuple):
+    """
+    Which sessions are over that began before now, or before ``latest`` (milliseconds of the server's clock).
+
+    Those of ``user_ids``; without these, of all ``users`` and of ``guests``. The sids ``keep`` and the sessions of
+    ``keep_users`` stay.
+    """
+
+    user_ids: Sequence[str] | None
+    users: bool = True
+    guests: bool = False
+    latest: int | None = None
+    keep: Collection[str] = ()
+    keep_users: Collection[str] = ()
 
 
 class Elsewhere(Protocol):
@@ -30,20 +46,8 @@ class Elsewhere(Protocol):
         Of others, nobody can list whose the sessions are: then this is empty.
         """
 
-    def end_before(
-        self,
-        user_ids: Sequence[str] | None,
-        *,
-        users: bool = True,
-        guests: bool = False,
-        latest: int | None = None,
-        keep: Collection[str] = (),
-        keep_users: Collection[str] = (),
-    ) -> Steps[None]:
-        """
-        Note that what is there, and began before now or ``latest``, is over: sessions of these users; without
-        ``user_ids``, of all ``users`` and of ``guests``. The sids ``keep`` and the sessions of ``keep_users`` stay.
-        """
+    def end_before(self, which: EndedBefore) -> Steps[None]:
+        """Note which sessions are over there."""
 
     def end(self, sids: Sequence[str]) -> Steps[None]:
         """Note that the sessions with these sids are over there."""

@@ -248,7 +248,7 @@ class Partition:
         if name in self.lists:
             return "list"
         others = (self.blocked, self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
-        others = (*others, self.over_users, self.over_guests)
+        others += (self.over_users, self.over_guests)
         of_one = (self.message_of(""), self.moved_of(""), self.over_of(""), self.block_of(""), self._name("tries:"))
         if name in others or name.startswith(of_one):
             return "other"

@@ -22,6 +22,7 @@ from django_redsess.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, script_calls, tries
+from django_redsess.session.elsewhere import EndedBefore
 from django_redsess.session.record import Client
 from django_redsess.session.saving import Visit
 from django_redsess.session.user_limit import Limit
@@ -309,7 +310,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
     "end_before": (
-        lambda world: drive(marks.end_before(["7"], users=True, guests=False, latest=None, keep=(), keep_users=())),
+        lambda world: drive(marks.end_before(EndedBefore(["7"]))),
         lambda world: drive(marks.lives("", "7", 0)) is None,
     ),
     "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),

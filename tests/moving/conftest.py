@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
+from django.core.management import call_command
+from django.db import connections
 from django.test import override_settings
 
+from benchmarks.postgresql import PostgreSQL, programs
 from tests.moving.process import Process, started
 
 DATABASE = "django.contrib.sessions.backends.db"
@@ -49,6 +52,25 @@ def old_session(moving: Any) -> Callable[..., DatabaseSession]:
         return session
 
     return create
+
+
+@pytest.fixture
+def postgresql(moving: Any) -> Iterator[None]:
+    """Have Django's sessions in PostgreSQL."""
+    found = programs()
+    assert found is not None
+    before = connections.databases["default"], connections["default"]
+    with closing(PostgreSQL(found)) as server:
+        connections.databases["default"] = {**before[0], **server.database, "OPTIONS": {}}
+        connections.configure_settings(connections.databases)
+        del connections["default"]
+        try:
+            call_command("migrate", "sessions", verbosity=0)
+            yield
+        finally:
+            connections["default"].close()
+            connections.databases["default"] = before[0]
+            connections["default"] = before[1]
 
 
 @pytest.fixture(params=[1, 4], ids=["1 partition", "4 partitions"])

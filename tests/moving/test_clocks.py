@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
@@ -14,12 +13,10 @@ import time_machine
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.contrib.sessions.backends.file import SessionStore as FileSession
 from django.contrib.sessions.models import Session
-from django.core.management import call_command
-from django.db import connections
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from benchmarks.postgresql import PostgreSQL, programs
+from benchmarks.postgresql import programs
 from django_redsess import online
 from django_redsess.moving import SessionStore
 from django_redsess.moving.sources import now_here, source
@@ -105,36 +102,25 @@ def test_rows_of_sqlite_end_when_they_end(moving, step, use_tz: bool, zone: str)
 @pytest.mark.skipif(programs() is None, reason="no PostgreSQL, or no psycopg")
 @pytest.mark.slow
 @pytest.mark.parametrize("use_tz", [True, False])
-def test_rows_of_postgresql_end_by_its_clock(moving, step, use_tz: bool, monkeypatch) -> None:
-    found = programs()
-    assert found is not None
+def test_rows_of_postgresql_end_by_its_clock(moving, step, request, use_tz: bool) -> None:
     moving.USE_TZ, moving.TIME_ZONE = use_tz, "Pacific/Auckland"
-    before = connections.databases["default"], connections["default"]
-    with closing(PostgreSQL(found)) as server:
-        connections.databases["default"] = {**before[0], **server.database, "OPTIONS": {}}
-        connections.configure_settings(connections.databases)
-        del connections["default"]
-        try:
-            call_command("migrate", "sessions", verbosity=0)
-            old = DatabaseSession()
-            old["basket"] = 1
-            old.set_expiry(1800)
-            old.save()
-            key = old.session_key
-            for by in OFF:
-                with off(by):
-                    [(_, row)] = source().rows()
-                    assert row is not None
-                    assert abs(row.deadline - now_here() - 1_800_000) < 3000
-                    with step(2):
-                        assert SessionStore(key)["basket"] == 1
-                    Session.objects.update(expire_date=Now() - timedelta(seconds=2))
-                    assert source().read(key) is None
-                    Session.objects.update(expire_date=Now() + timedelta(seconds=1800))
-        finally:
-            connections["default"].close()
-            connections.databases["default"] = before[0]
-            connections["default"] = before[1]
+    # Its connection has the zone of the settings.
+    request.getfixturevalue("postgresql")
+    old = DatabaseSession()
+    old["basket"] = 1
+    old.set_expiry(1800)
+    old.save()
+    key = old.session_key
+    for by in OFF:
+        with off(by):
+            [(_, row)] = source().rows()
+            assert row is not None
+            assert abs(row.deadline - now_here() - 1_800_000) < 3000
+            with step(2):
+                assert SessionStore(key)["basket"] == 1
+            Session.objects.update(expire_date=Now() - timedelta(seconds=2))
+            assert source().read(key) is None
+            Session.objects.update(expire_date=Now() + timedelta(seconds=1800))
 
 
 def test_a_file_has_what_is_left_by_the_clock_of_its_computer(moving, tmp_path, monkeypatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ import redis as redis_py
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.contrib.sessions.models import Session
-from django.core.management import call_command
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
 from django.test import AsyncClient, Client
 
-from benchmarks.postgresql import PostgreSQL, programs
+from benchmarks.postgresql import programs
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import Row, SessionStore, Source
 from django_redsess.moving.outages import asked, is_outage
@@ -154,30 +152,17 @@ def test_a_save_there_in_an_outage_is_no_end(old_session, step) -> None:
 @pytest.mark.skipif(programs() is None, reason="no PostgreSQL, or no psycopg")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_broken_connection_is_replaced(website, step, number: int) -> None:
-    found = programs()
-    assert found is not None
-    before = connections.databases["default"], connections["default"]
-    with closing(PostgreSQL(found)) as server:
-        connections.databases["default"] = {**before[0], **server.database, "OPTIONS": {}}
-        connections.configure_settings(connections.databases)
-        del connections["default"]
-        try:
-            call_command("migrate", "sessions", verbosity=0)
-            old = DatabaseSession()
-            old["basket"] = 1
-            old.save()
-            with connections["default"].cursor() as cursor, pytest.raises(OperationalError):
-                cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-            with step(number):
-                with pytest.raises(SessionStoreUnavailable):
-                    SessionStore(old.session_key).load()
-                # Nobody has told Django that a request is over.
-                assert SessionStore(old.session_key)["basket"] == 1
-        finally:
-            connections["default"].close()
-            connections.databases["default"] = before[0]
-            connections["default"] = before[1]
+def test_a_broken_connection_is_replaced(website, postgresql, step, number: int) -> None:
+    old = DatabaseSession()
+    old["basket"] = 1
+    old.save()
+    with connections["default"].cursor() as cursor, pytest.raises(OperationalError):
+        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    with step(number):
+        with pytest.raises(SessionStoreUnavailable):
+            SessionStore(old.session_key).load()
+        # Nobody has told Django that a request is over.
+        assert SessionStore(old.session_key)["basket"] == 1
 
 
 CACHES = {
