@@ -94,12 +94,19 @@ def _is_dict_of_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
 
 
+def _is_partitions(value: object) -> bool:
+    return is_integer(value) and isinstance(value, int) and value <= 1024 and value.bit_count() == 1
+
+
+def _is_store(value: object) -> bool:
+    rules = {"SESSION_CACHE_ALIAS": _is_text, "PREFIX": _is_prefix, "PARTITIONS": _is_partitions}
+    return isinstance(value, Mapping) and all(name in rules and rules[name](each) for name, each in value.items())
+
+
 def _is_source(value: object) -> bool:
-    if isinstance(value, Mapping):
-        of_engine = {"SESSION_ENGINE", "SESSION_CACHE_ALIAS"}
-        of_own = {"SESSION_CACHE_ALIAS", "PREFIX", "PARTITIONS"}
-        return (of_engine if "SESSION_ENGINE" in value else of_own).issuperset(value)
-    return value is None or is_path(value)
+    if isinstance(value, Mapping) and "SESSION_ENGINE" in value:
+        return {"SESSION_ENGINE", "SESSION_CACHE_ALIAS"}.issuperset(value)
+    return value is None or is_path(value) or _is_store(value)
 
 
 def _is_profile(value: object) -> bool:
@@ -286,7 +293,7 @@ class Conf:
     PARTITIONS = Setting[int](
         1,
         Rule(
-            lambda value: is_integer(value) and value <= 1024 and value.bit_count() == 1,
+            _is_partitions,
             "a power of two from 1 to 1024",
         ),
         """
@@ -436,18 +443,32 @@ class Conf:
             "SESSION_CACHE_ALIAS, or one of SESSION_CACHE_ALIAS, PREFIX and PARTITIONS of another store of this engine",
         ),
         """
-        Where sessions are moved from, with ``SESSION_ENGINE = "django_redsess.moving"``.
+        Where sessions are moved from.
 
-        The dotted path of a session engine, such as ``django.contrib.sessions.backends.db``, or of a subclass of
-        :class:`django_redsess.moving.Source`. Or a dict: of an engine's path as ``SESSION_ENGINE`` and of the
-        ``SESSION_CACHE_ALIAS`` that it had, if that is another one now; or for another store of this engine, of what
-        differs there: ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
+        With ``SESSION_ENGINE = "django_redsess.moving"``, the dotted path of a session engine, such as
+        ``django.contrib.sessions.backends.db``, or of a subclass of :class:`django_redsess.moving.Source`. Or a dict of
+        an engine's path as ``SESSION_ENGINE`` and of the ``SESSION_CACHE_ALIAS`` that it had, if that is another one
+        now.
+
+        With ``SESSION_ENGINE = "django_redsess.growing"``, a dict of what differs in the other store of this engine:
+        ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
+        """,
+    )
+    MOVE_TO = Setting[Mapping[str, Any] | None](
+        None,
+        Rule(
+            lambda value: value is None or _is_store(value),
+            "None, or a dict of SESSION_CACHE_ALIAS, PREFIX and PARTITIONS of another store of this engine",
+        ),
+        """
+        Where sessions are about to move, with ``SESSION_ENGINE = "django_redsess.growing"``: a dict of what differs in
+        the next store of this engine. They stay here until the settings are those of the next store.
         """,
     )
     MOVES = Setting[bool](
         False,
         TRUE_OR_FALSE,
-        "Whether sessions of ``MOVE_FROM`` are moved: each at its next request. If not, they stay there and are used.",
+        "Whether sessions of another engine are moved: each at its next request. If not, they stay there and are used.",
     )
 
     HISTORY_NOTIFY = Setting[bool](

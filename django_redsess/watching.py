@@ -22,7 +22,7 @@ from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, script_calls
-from django_redsess.session.elsewhere import elsewhere
+from django_redsess.session.elsewhere import Watched, elsewhere
 from django_redsess.session.record import RecordError, log_unusable, unpack
 from django_redsess.session.saving import user_of
 from django_redsess.session.script_calls import Loaded
@@ -381,9 +381,11 @@ class _Poller:
         found = {sid: expired for sid, score in scores.items() if score is not None and float(score) <= now}
         for sid, note in zip(gone, notes, strict=True):
             found[sid] = note or (expired if float(self._due.get(sid) or "inf") <= now else "")
+        unexplained = [each for sid, note in found.items() if not note for each in sessions.get(sid, ())]
+        living = await _living_elsewhere(unexplained)
         for sid, note in found.items():
             for each in list(sessions.get(sid, ())):
-                if await _lives_elsewhere(each, note):
+                if each in living:
                     continue
                 then = await adrive(_following(sid, note, each._user_id))
                 # It may have left meanwhile.
@@ -396,12 +398,18 @@ class _Poller:
                         self.add(store, each)
 
 
-async def _lives_elsewhere(watched: WatchedSession, note: str) -> bool:
-    """Tell whether a session that is not here is in the store from which sessions move, as far as is known here."""
-    began_at, other = watched._began_elsewhere, elsewhere()
-    if note or began_at is None or other is None:
-        return False
-    return await adrive(other.lives(watched.sid or "", watched._user_id, began_at))
+async def _living_elsewhere(sessions: Sequence[WatchedSession]) -> set[WatchedSession]:
+    """Return which of these sessions, that are not here, live in the other store while sessions move."""
+    other = elsewhere()
+    asked = [
+        (each, Watched(each.sid or "", each._user_id, each._began_elsewhere))
+        for each in sessions
+        if each._began_elsewhere is not None
+    ]
+    if other is None or not asked:
+        return set()
+    lives = await adrive(other.lives([watched for _, watched in asked]))
+    return {each for (each, _), is_living in zip(asked, lives, strict=True) if is_living}
 
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Poller] = WeakKeyDictionary()

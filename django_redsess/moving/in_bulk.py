@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from django_redsess import cleaning
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import marks
-from django_redsess.moving.contents import kept, log_unmovable, log_unusable_sid, movable
+from django_redsess.moving.contents import kept, log_unmovable, movable
 from django_redsess.moving.outages import asked
 from django_redsess.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
 from django_redsess.moving.sources import PAGE, PAGE_BYTES, Row, source
@@ -132,7 +132,7 @@ def _refuse_row(name: str, error: Exception) -> None:
 
 
 def _log_odd(name: str, why: str) -> None:
-    (log_unusable_sid if source().names_are_sids else log_unmovable)(name, why)
+    log_unmovable(name, why)
 
 
 _Rows = list[tuple[str, Row]]
@@ -157,7 +157,7 @@ def _movable(page: Sequence[tuple[str, Row | None]]) -> _Rows:
     for name, row in page:
         if row is None:
             continue
-        if source().names_are_sids or (keys_here(name) and movable(row)):
+        if keys_here(name) and movable(row):
             found.append((name, row))
         else:
             _log_odd(name, "it can't be written here")
@@ -166,12 +166,12 @@ def _movable(page: Sequence[tuple[str, Row | None]]) -> _Rows:
 
 def _marked(page: Sequence[tuple[str, Row | None]]) -> list[str]:
     """Return the names of sessions that are or have been here, whether or not their rows can be read."""
-    names = [name for name, _ in page if source().names_are_sids or keys_here(name)]
+    names = [name for name, _ in page if keys_here(name)]
     return [name for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark]
 
 
 def _sid(name: str) -> str:
-    return name if source().names_are_sids else sid_of(keys_here(name)[0])
+    return sid_of(keys_here(name)[0])
 
 
 def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
@@ -202,11 +202,10 @@ def _move(page: _Rows) -> tuple[int, int]:
             # The clock of the server was set meanwhile, or the page has taken more than a second.
             outcomes[number] = drive(copying(session, each.sid, each.row, each.sid_there))
     _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
-    if not source().names_are_sids:
-        for each, outcome in zip(moving, outcomes, strict=True):
-            if outcome == "over":
-                # Its row goes, too.
-                _load(each.name)
+    for each, outcome in zip(moving, outcomes, strict=True):
+        if outcome == "over":
+            # Its row goes, too.
+            _load(each.name)
     copied = [each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"]
     _take_late_changes(copied)
     return len(copied), len(moving) - len(copied)
@@ -222,11 +221,8 @@ def _load(name: str) -> None:
 def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
     row = began(read)
     row = row._replace(data=kept(row.data, session.serializer))
-    sid = sid_there = _sid(name)
-    if not source().names_are_sids:
-        [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
-        sid = sid_of(key)
-    return _Session(name, read, row, sid_there, sid)
+    [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
+    return _Session(name, read, row, _sid(name), sid_of(key))
 
 
 def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | None:
@@ -254,13 +250,7 @@ def _take_late_changes(moved: Sequence[_Session]) -> None:
     Each first request to a session does so, too: here it is done because rows may be deleted before.
     """
     late = asked(partial(source().read_many, [each.name for each in moved]))
-    unchanged = []
     for each in moved:
         row = late.get(each.name)
-        if row is None or same(row.data, each.read.data):
-            unchanged.append(each.name)
-        elif not source().names_are_sids:
+        if row is not None and not same(row.data, each.read.data):
             _load(each.name)
-    if source().names_are_sids:
-        # There, what has moved would be listed and ended once more. Who still writes it finds its mark.
-        asked(partial(source().delete_many, unchanged))

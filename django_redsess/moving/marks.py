@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from django.conf import settings
 
 from django_redsess.session import script_calls
 from django_redsess.session.client_address import score_of_new
-from django_redsess.session.elsewhere import EndedBefore
+from django_redsess.session.elsewhere import EndedBefore, Watched
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.session.script_calls import texts_of
 from django_redsess.transport import lua_scripts, sending
@@ -107,14 +107,13 @@ def derived_keys(key: str, bucket: int) -> list[str]:
 
 
 class Copy(NamedTuple):
-    """A session as it is written here: its record without a seal, its times, and what it viewed."""
+    """A session as it is written here: its record without a seal, and its times."""
 
     record: Record
     due: int
     seen: int
     deadline: int
     began_at: int
-    viewed: tuple[bytes, ...] = ()
 
 
 def copy(sid: str, made: Copy, at: int, sid_there: str) -> Call[tuple[str, int]]:
@@ -136,7 +135,6 @@ def copy(sid: str, made: Copy, at: int, sid_there: str) -> Call[tuple[str, int]]
         mark_lifetime=lifetime(made.deadline, at),
         began_at=made.began_at,
         sid_there=sid_there,
-        viewed=made.viewed,
     )
     over, over_all = _over_of(partition, record.user_id)
     keys = script.keys(partition, moved=partition.moved_of(sid), over=over, over_all=over_all)
@@ -167,9 +165,39 @@ def lives(sid: str, user_id: str, began_at: int) -> Steps[int | None]:
 
     Return None if not; else when it began, in milliseconds: a later time, if it was meant to stay.
     """
-    home = keyspace().of_user(user_id) if user_id else keyspace().of_sid(sid)
-    stays = {f"session {sid}", f"user {user_id}"}
+    home = _home_of(sid, user_id)
     texts = yield from texts_of(home, *set(_over_of(home, user_id)))
+    return _later_began(texts, sid, user_id, began_at)
+
+
+def living(watched: Sequence[Watched]) -> Steps[list[bool]]:
+    """Tell of each session that was used in the other store whether it lives there or here."""
+    space, command = keyspace(), sending.command
+    partitions, homes = [space.of_sid(sid) for sid, *_ in watched], [_home_of(sid, user) for sid, user, _ in watched]
+
+    def asking(number: int, at: int) -> bytes:
+        here, sid = partitions[number], watched[number].sid
+        return command("HEXISTS", here.login, sid) + command("EXISTS", here.ended_of(sid), here.moved_of(sid))
+
+    def asking_of_ends(number: int, at: int) -> bytes:
+        names = _over_of(homes[number], watched[number].user_id)
+        return b"".join(command("GET", name) for name in names)
+
+    found = yield from ask_each("watch", partitions, asking, 2)
+    ends = yield from ask_each("watch", homes, asking_of_ends, 2)
+    lives = list[bool]()
+    for each, (is_here, traces), over in zip(watched, found, ends, strict=True):
+        texts = {text.decode(errors="replace") for text in over if text}
+        lives.append(bool(is_here or (not traces and _later_began(texts, *each) is not None)))
+    return lives
+
+
+def _home_of(sid: str, user_id: str) -> Partition:
+    return keyspace().of_user(user_id) if user_id else keyspace().of_sid(sid)
+
+
+def _later_began(texts: Iterable[str], sid: str, user_id: str, began_at: int) -> int | None:
+    stays = {f"session {sid}", f"user {user_id}"}
     later = [(before, kept) for text in texts for before, *kept in _ends_in(text) if before >= began_at]
     if any(stays.isdisjoint(map(str, kept)) for _, kept in later):
         return None

@@ -43,7 +43,7 @@ from django_redsess.session.session_store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace, sid_of
-from django_redsess.transport.round_trips import CallOutside, Steps, in_store
+from django_redsess.transport.round_trips import CallOutside, Steps
 
 BEGAN_KEY = "_redsess_began"
 """Where the data of a session that is used in the other store have the time at which it began, in milliseconds."""
@@ -134,20 +134,12 @@ class SessionStore(OwnSessionStore):
     def _using(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Use the session where it is. Its own engine writes it, but does not read it."""
         sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.signed_in
-        if not source().names_are_sids:
-            lives_since = yield from marks.lives(sid, user_of(data), began_at)
-            if lives_since is None:
-                return (yield from self._ending_there(key, loaded))
-            began_at = lives_since
-        there = yield from _outside(partial(source().opened, key, self._client()))
-        if source().names_are_sids:
-            # Our own engine has read what it is to merge with. No other data may be the base of that.
-            if there.session_key is None:
-                return (yield from self._looking_elsewhere(loaded))
-            data = there._session_cache
-        self.there = there
+        lives_since = yield from marks.lives(sid, user_of(data), began_at)
+        if lives_since is None:
+            return (yield from self._ending_there(key, loaded))
+        self.there = yield from _outside(partial(source().opened, key, self._client()))
         self._session_key, self._data_there, self._deadline_there = key, _copied(data), found.deadline
-        self._began_there = 0 if source().names_are_sids else began_at
+        self._began_there = lives_since
         return data
 
     def _ending_there(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
@@ -171,9 +163,6 @@ class SessionStore(OwnSessionStore):
                 if (yield from self.existing(other)):
                     keys = [other]
         outcome = yield from copying(self, sid_of(keys[0]), found._replace(data=data), sid_of(own_key))
-        if outcome == "over" and source().names_are_sids:
-            # All that had to end there has ended: what is still there lives.
-            return (yield from self._looking_elsewhere(loaded))
         if outcome == "over":
             return (yield from self._ending_there(key, loaded))
         if outcome == "ended":
@@ -207,9 +196,6 @@ class SessionStore(OwnSessionStore):
             return (yield from super().loading())
         if outcome.status == "saved":
             self.known = Known(record._replace(revision=revision), revision, max(due, self.known.due))
-            if source().names_are_sids:
-                # There, what has moved would be listed and ended once more. Who still writes it finds its mark.
-                yield from _outside(partial(source().delete, self.key_there or ""))
         return late
 
     def saving(self, must_create: bool = False, **kwargs: Any) -> Steps[None]:
@@ -217,9 +203,6 @@ class SessionStore(OwnSessionStore):
         if data is None:
             data = yield from self.opening(no_load=must_create)
         if self.there is None:
-            user_id, known = user_of(data), self.known.record
-            if user_id and (known is None or known.user_id != user_id):
-                yield from self._refusing_in_other_store(user_id)
             return (yield from super().saving(must_create, **kwargs))
         yield from self._saving_there(self.there, data, must_create)
 
@@ -240,7 +223,7 @@ class SessionStore(OwnSessionStore):
         if is_gone or left.mark:
             yield from self._going_on_here()
             return (yield from super().saving())
-        if not source().names_are_sids and (yield from marks.lives(sid, user_id, self._began_there)) is None:
+        if (yield from marks.lives(sid, user_id, self._began_there)) is None:
             # It was ended while it was saved.
             yield from self.deleting(None)
             raise UpdateError
@@ -251,7 +234,6 @@ class SessionStore(OwnSessionStore):
         user_id = user_of(data)
         if user_id != user_of(self._data_there):
             yield from blocks.refuse(user_id)
-            yield from self._refusing_in_other_store(user_id)
             yield from self._beginning_there(user_id)
 
     def _fill(self, there: SessionBase, data: dict[str, Any]) -> None:
@@ -264,9 +246,6 @@ class SessionStore(OwnSessionStore):
 
     def _beginning_there(self, user_id: str) -> Steps[None]:
         """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
-        if source().names_are_sids:
-            # Our own engine notes it.
-            return
         space = keyspace()
         self._began_there = yield from script_calls.time(space.of_user(user_id) if user_id else space.partitions[0])
 
@@ -306,10 +285,9 @@ class SessionStore(OwnSessionStore):
         if there is None:
             return (yield from super().cycling(ends_copies=ends_copies))
         yield from self._noting_sign_in(data)
-        if not source().names_are_sids:
-            # What is meant to stay while others end goes by its sid, which it is about to lose.
-            began_at = yield from marks.lives(self._sid_here, user_of(data), self._began_there)
-            self._began_there = self._began_there if began_at is None else began_at
+        # What is meant to stay while others end goes by its sid, which it is about to lose.
+        began_at = yield from marks.lives(self._sid_here, user_of(data), self._began_there)
+        self._began_there = self._began_there if began_at is None else began_at
         self._fill(there, data)
         yield from _outside(there.cycle_key)
         self._note_saved_there(there, data)
@@ -370,15 +348,6 @@ class SessionStore(OwnSessionStore):
     @property
     def began_elsewhere(self) -> int | None:
         return None if self.there is None else self._began_there
-
-    def refuse_blocked(self, user_id: str) -> None:
-        super().refuse_blocked(user_id)
-        self.run(self._refusing_in_other_store(user_id))
-
-    def _refusing_in_other_store(self, user_id: str) -> Steps[None]:
-        """Raise SignInRefused if the user was blocked in another store of ours, before sessions moved."""
-        for store in self.elsewhere.stores():
-            yield from in_store(store, blocks.refuse, user_id)
 
     @property
     def _sid_here(self) -> str:
@@ -474,7 +443,7 @@ def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int)
     login_ms = (found.signed_in or written) if user_id else 0
     times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_of(session, user_id), *data)
-    return Copy(record, times.due, found.last_seen or written, deadline, found.read_at or found.signed_in, found.viewed)
+    return Copy(record, times.due, written, deadline, found.signed_in)
 
 
 def _copied(data: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends import cache, cached_db, db, file, signed_cookies
 from django.contrib.sessions.backends.base import SessionBase
 from django.core import signing
@@ -34,14 +33,12 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving.contents import log_unmovable
 from django_redsess.moving.outages import is_outage
 from django_redsess.session import script_calls
-from django_redsess.session.record import Client, data_of, log_unusable, unpack
-from django_redsess.session.saving import Visit, is_key
-from django_redsess.session.session_store import SessionStore
+from django_redsess.session.record import Client
+from django_redsess.session.saving import is_key
 from django_redsess.times import aware, stored
-from django_redsess.transport import sending
 from django_redsess.transport.connections import of
-from django_redsess.transport.keys import Store, keyspace, sid_of, using
-from django_redsess.transport.round_trips import Steps, T, ask_each, drive, time_of, with_scores
+from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.round_trips import time_of
 
 COLUMNS = ("session_data", "expire_date", "there")
 
@@ -60,17 +57,13 @@ class Row(NamedTuple):
     A live session in the store that it is moved from.
 
     ``data`` is the session's dict. ``deadline`` is when it expires, in milliseconds since 1970 by the clock of the
-    server here, or None if that is not known. The rest is known by stores of this engine only: the times of the sign-in
-    and of the last request in milliseconds, 0 if unknown; what the session viewed: item, time, item, time, …; and when
-    it was read.
+    server here, or None if that is not known. ``signed_in`` is when the session began there, in milliseconds by that
+    clock, 0 if it was before the move.
     """
 
     data: dict[str, Any]
     deadline: int | None = None
     signed_in: int = 0
-    last_seen: int = 0
-    viewed: tuple[bytes, ...] = ()
-    read_at: int = 0
 
 
 class Source:
@@ -89,9 +82,6 @@ class Source:
 
     in_order = False
     """Whether ``rows`` is in the order of the keys. Then a move that was interrupted goes on where it was."""
-
-    names_are_sids = False
-    """Whether ``rows`` names sessions by their sids here, and not by their keys."""
 
     def read(self, key: str) -> Row | None:
         """Return the session with this key; None if there is none, or if it has expired. Nothing is written."""
@@ -506,119 +496,6 @@ class RedisSessionsSource(EngineSource):
         return self.each((name[len(start) :] for name in names if ":" not in name[len(start) :]), self.find)
 
 
-class _SessionOfStore(SessionStore):
-    """A session in another store than that of the settings."""
-
-    store: Store
-
-    def save(self, must_create: bool = False) -> None:
-        with using(self.store):
-            super().save(must_create)
-
-    def run(self, steps: Steps[T]) -> T:
-        with using(self.store):
-            return super().run(steps)
-
-    async def arun(self, steps: Steps[T]) -> T:
-        with using(self.store):
-            return await super().arun(steps)
-
-
-class OwnSource(Source):
-    """
-    Another store of this engine: with another prefix or number of partitions, on another server.
-
-    No keys are stored there, so ``rows`` names sessions by their sids, which stay the same.
-    """
-
-    names_are_sids = True
-
-    def __init__(self, named: Mapping[str, Any]) -> None:
-        self.named = named
-
-    @property
-    def name(self) -> str:
-        return f"{self.store.alias}, {self.store.prefix}"
-
-    @property
-    def store(self) -> Store:
-        """What the settings do not name there is as here: PREFIX may be a function, so it is looked up each time."""
-        named, alias = self.named, settings.SESSION_CACHE_ALIAS
-        partitions = named.get("PARTITIONS", conf.PARTITIONS)
-        return Store(named.get("SESSION_CACHE_ALIAS", alias), named.get("PREFIX", conf.PREFIX), partitions)
-
-    def read(self, key: str) -> Row | None:
-        sid = sid_of(key)
-        return self.read_many([sid]).get(sid)
-
-    def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Do as :meth:`read` does, for sessions that are named by their sids."""
-        with using(self.store):
-            space = keyspace()
-            partitions, times = [space.of_sid(sid) for sid in keys], [0] * len(keys)
-
-            def reading(number: int, at: int) -> bytes:
-                names, sid, command, times[number] = partitions[number], keys[number], sending.command, at
-                lists = (names.expire, names.recent, names.guests)
-                scores = (command("ZSCORE", name, sid) for name in lists)
-                viewed = command("ZRANGE", names.viewed_by(sid), 0, -1, "WITHSCORES")
-                return b"".join([command("HGET", names.login, sid), *scores, viewed])
-
-            found = drive(ask_each("read", partitions, reading, 5)) if keys else []
-            rows = {sid: self._row(sid, at, *replies) for sid, at, replies in zip(keys, times, found, strict=True)}
-        return {sid: row for sid, row in rows.items() if row is not None}
-
-    def _row(self, sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Row | None:
-        recent, guests, viewed = rest
-        if packed is None or float(due or 0) <= at:
-            return None
-        try:
-            record = unpack(sid, packed)
-            data = data_of(record)
-        except Exception as error:  # A serializer may raise anything.
-            log_unusable(sid, error)
-            return None
-        items = tuple(part for score, item in with_scores(viewed) for part in (item, b"%d" % score))
-        seen = int(float(recent or guests or 0))
-        return Row(data, record.deadline_seconds * 1000, record.login_ms, seen, items, at)
-
-    def delete(self, key: str) -> None:
-        self.delete_many([sid_of(key)])
-
-    def delete_many(self, keys: Sequence[str]) -> None:
-        with using(self.store):
-            drive(script_calls.end(keys, script_calls.Ending()))
-
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
-        with using(self.store):
-            partitions = keyspace().partitions
-        for partition in partitions:
-            cursor: int | None = None
-            while cursor != 0:
-                # Not while this waits: the caller uses the store of the settings.
-                with using(self.store):
-                    cursor, found = script_calls.records(partition, cursor or 0, about=PAGE).run()
-                    rows = self.read_many([sid.decode(errors="replace") for sid, _ in found])
-                yield from rows.items()
-
-    def opened(self, key: str | None, client: Client) -> SessionBase:
-        session = _SessionOfStore(key)
-        session.store, session.visit = self.store, Visit(lambda: client)
-        if key is not None:
-            # Then a save of it merges what others have written meanwhile.
-            session.get(SESSION_KEY)
-        return session
-
-    def write(self, key: str, data: dict[str, Any]) -> None:
-        raise ImproperlyConfigured("The way back to a store of this engine is to set MOVES to False, and to stay so.")
-
-    def count(self) -> int:
-        with using(self.store):
-            partitions = keyspace().partitions
-            sizes = drive(ask_each("count", partitions, lambda n, at: sending.command("HLEN", partitions[n].login), 1))
-        return sum(size for [size] in sizes)
-
-
 def fill(session: SessionBase, data: dict[str, Any]) -> None:
     """Give ``session`` these data, key by key: some engines notice by that whose session it is."""
     session._session_cache = {}  # type: ignore[attr-defined]
@@ -638,7 +515,10 @@ def source() -> Source:
     alias = settings.SESSION_CACHE_ALIAS
     if isinstance(named, Mapping):
         if "SESSION_ENGINE" not in named:
-            return OwnSource(named)
+            raise ImproperlyConfigured(
+                "SESSION_ENGINE is django_redsess.moving, and REDSESS['MOVE_FROM'] describes another store of this "
+                "engine. From there, sessions move with SESSION_ENGINE = 'django_redsess.growing'."
+            )
         named, alias = named["SESSION_ENGINE"], named.get("SESSION_CACHE_ALIAS", alias)
     try:
         engine = import_module(named).SessionStore

@@ -10,7 +10,7 @@ from django_redsess.conf import conf
 from django_redsess.online.listing import SessionFilter, address_lists_of, lists_of
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import notice, script_calls
-from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere
+from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere, every_store
 from django_redsess.session.saving import user_of
 from django_redsess.session.script_calls import AT_ONCE_MAX, Ending
 from django_redsess.session.session_store import session_of
@@ -57,33 +57,33 @@ class BulkEnding:
             # Later sign-ins stay, so they are not read.
             self._high = str(latest)
         self._filter = session_filter
+        self._left: list[tuple[Store | None, Partition, str]] = []
         # None until the sessions are found. Only those that no list has together must be.
-        self._found: list[tuple[Partition, list[str]]] | None = []
-        lists = lists_of(session_filter, by_seen=by_seen)
+        self._found: list[tuple[Store | None, Partition, list[str]]] | None = []
         if network := range_of(session_filter):
             self._low, self._high = str(network.first), str(network.last)
-            lists = address_lists_of(session_filter)
         elif session_filter.names_client:
-            self._found, lists = None, []
-        self._left: list[tuple[Store | None, Partition, str]] = []
-        own = lists
+            self._found = None
+        for store in every_store() if self._found is not None else ():
+            with using(store):
+                lists = address_lists_of(session_filter) if network else lists_of(session_filter, by_seen=by_seen)
+            self._left += [(store, partition, name) for partition, names in lists for name in names]
         self._place: tuple[str, int] = self._low, 0
         # What can't be listed there can only be ended as a whole.
         ends_whole = not session_filter.names_client and session_filter.active_seconds is None
         self._elsewhere = elsewhere() if ends_whole else None
-        for store in self._elsewhere.stores() if self._elsewhere else ():
-            with using(store):
-                lists = lists_of(session_filter, by_seen=by_seen)
-            self._left += [(store, partition, name) for partition, names in lists for name in names]
-        self._left += [(None, partition, name) for partition, names in own for name in names]
 
     def step(self) -> Steps[EndedList]:
         """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
-        if self._elsewhere is not None and (not self._left or self._left[0][0] is None):
+        if self._elsewhere is not None:
             yield from self._end_elsewhere(self._elsewhere)
             self._elsewhere = None
         if self._found is None:
-            self._found = list(batches((yield from matching(self._filter)).sids))
+            self._found = []
+            for store in every_store():
+                sids = (yield from in_store(store, matching, self._filter)).sids
+                with using(store):
+                    self._found += [(store, *batch) for batch in batches(sids)]
         if self._found:
             return (yield from self._end_found(self._found))
         if not self._left:
@@ -91,12 +91,8 @@ class BulkEnding:
             return EndedList([], *replica_status(self.confirmation))
         store, partition, name = self._left[0]
         low, left_out = self._place
-        given = partition, name, low, self._high, left_out
-        if store is None:
-            reply = yield from self._ending.of_list(*given)
-        else:
-            reply = yield from in_store(store, self._ending.of_list, *given)
-        (_, more, score, left_out, _), ended = reply
+        reply, ended = yield from in_store(store, self._ending.of_list, partition, name, low, self._high, left_out)
+        _, more, score, left_out, _ = reply
         self._place = score.decode(), left_out
         if not more:
             self._left.pop(0)
@@ -111,11 +107,11 @@ class BulkEnding:
         stay = ending.kept_sids, ending.kept_users
         yield from other.end_before(EndedBefore(wanted.user_ids, users, guests, ending.latest, *stay))
 
-    def _end_found(self, found: list[tuple[Partition, list[str]]]) -> Steps[EndedList]:
-        partition, sids = found.pop(0)
-        (dealt_with, *_), ended = yield from self._ending.of_sids(partition, sids)
+    def _end_found(self, found: list[tuple[Store | None, Partition, list[str]]]) -> Steps[EndedList]:
+        store, partition, sids = found.pop(0)
+        (dealt_with, *_), ended = yield from in_store(store, self._ending.of_sids, partition, sids)
         if dealt_with < len(sids):
-            found.insert(0, (partition, sids[dealt_with:]))
+            found.insert(0, (store, partition, sids[dealt_with:]))
         self.done = not found
         return (yield from self._reported(ended))
 
@@ -174,14 +170,14 @@ def kick(
     """Kick sessions as :func:`script_calls.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
     named = [sid for sid in sids if is_sid(sid)]
     ending = Ending(Reason.KICKED, message, latest, kept_users=keep_users, by=user_answered())
-    there: list[EndedSession] = []
     if (other := elsewhere()) is not None:
-        for store in other.stores():
-            there += yield from in_store(store, script_calls.end, named, ending, follow=follow)
-        # What is about to come here must not come behind. Where nobody can look, it may be any of them.
-        yield from other.end([each.sid for each in there] if other.stores() else named)
-    ended = yield from script_calls.end(named, ending, follow=follow)
-    ended[:0] = there
+        # What is about to come here must not come behind.
+        yield from other.end(named)
+    found = list[EndedList]()
+    for store in every_store():
+        found.append((yield from in_store(store, script_calls.end, named, ending, follow=follow)))
+    confirmed_by, may_return = least(*(some.confirmed_by for some in found)), any(some.may_return for some in found)
+    ended = EndedList((each for some in found for each in some), confirmed_by, may_return)
     yield from tell_others(ended, message)
     return ended
 

@@ -32,28 +32,37 @@ class EndedBefore(NamedTuple):
     keep_users: Collection[str] = ()
 
 
+class Watched(NamedTuple):
+    """A session that was used in the other store: its sid, its user's id, and when it began, in milliseconds."""
+
+    sid: str
+    user_id: str
+    began_at: int
+
+
 class Elsewhere(Protocol):
-    """What the engine's operations ask of the store that sessions are moved from."""
+    """What the engine's operations ask of the other store."""
 
     @property
     def name(self) -> str:
-        """What pages and commands call it."""
+        """What pages and commands call it. ``""`` if no session is there."""
 
-    def stores(self) -> list[Store]:
+    def stores(self) -> Sequence[Store | None]:
         """
-        Return it if it is a store of this engine: then operations are repeated there.
+        Return the stores of this engine: first the one from which sessions move. None stands for that of the settings.
 
-        Of others, nobody can list whose the sessions are: then this is empty.
+        Operations on many sessions are done in each, in this order: what is about to move must not come behind. Of
+        other engines, nobody can list whose the sessions are.
         """
 
     def end_before(self, which: EndedBefore) -> Steps[None]:
-        """Note which sessions are over there."""
+        """Note which sessions of another engine are over."""
 
     def end(self, sids: Sequence[str]) -> Steps[None]:
-        """Note that the sessions with these sids are over there."""
+        """Note that the sessions of another engine with these sids are over."""
 
-    def lives(self, sid: str, user_id: str, began_at: int) -> Steps[bool]:
-        """Tell whether a session that was used there lives in either store, as far as that is known here."""
+    def lives(self, watched: Sequence[Watched]) -> Steps[list[bool]]:
+        """Tell of each session that is not here whether it lives in the other store, as far as that is known here."""
 
 
 def elsewhere() -> Elsewhere | None:
@@ -66,7 +75,12 @@ def elsewhere() -> Elsewhere | None:
     return found
 
 
+def every_store() -> Sequence[Store | None]:
+    """Return all stores of this engine that the site uses: see :meth:`Elsewhere.stores`."""
+    other = elsewhere()
+    return (None,) if other is None else other.stores()
+
+
 def other_stores() -> list[Store]:
     """Return the other store if it is one of this engine."""
-    other = elsewhere()
-    return [] if other is None else other.stores()
+    return [store for store in every_store() if store is not None]

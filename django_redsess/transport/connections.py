@@ -41,7 +41,7 @@ def pool() -> Any:
     global _pool
     if (other := other_store()) is not None:
         if other.alias not in _POOLS:
-            _POOLS[other.alias] = _pool_of(other.alias, "MOVE_FROM names")
+            _POOLS[other.alias] = _pool_of(other.alias, "MOVE_TO or MOVE_FROM names")
         return _POOLS[other.alias]
     if _pool is None:
         _pool = _pool_of(settings.SESSION_CACHE_ALIAS, "SESSION_CACHE_ALIAS is")

@@ -345,8 +345,8 @@ other_store = _OTHER.get
 
 
 @contextmanager
-def using(store: Store) -> Iterator[None]:
-    """Let the calls within use ``store`` in place of the one that the settings describe."""
+def using(store: Store | None) -> Iterator[None]:
+    """Let the calls within use ``store`` in place of the one that the settings describe; None stands for that one."""
     token = _OTHER.set(store)
     try:
         yield

@@ -37,7 +37,7 @@ from django_redsess.transport.keys import Partition
 FOLDER = files("django_redsess") / "lua"
 
 FILES = (
-    *("common", "user_limit", "blocks", "session", "moving", "online", "viewed", "cleaning", "tries"),
+    *("common", "user_limit", "blocks", "session", "moving", "growing", "online", "viewed", "cleaning", "tries"),
     "agreement",
     "permissions",
 )
@@ -207,14 +207,17 @@ def _picked(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]
 
 
 ADD = Script("add", task="create")
+ARRIVE = Script("arrive")
 CHANGE = Script("change", task="save")
 CLEAN_ALONG = Script("clean_along")
 COPY = Script("copy")
 CREATE = Script("create")
+DEPART = Script("depart")
 END = Script("end")
 END_ABOVE = Script("end_above")
 END_BEFORE = Script("end_before")
 PROLONG = Script("prolong")
+RECEIVE = Script("receive")
 ROTATE = Script("rotate")
 SAVE = Script("save")
 

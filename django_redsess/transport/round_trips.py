@@ -178,22 +178,28 @@ async def adrive(steps: Steps[T]) -> T:
         return returned
 
 
-def in_store(store: Store, operation: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Steps[Any]:
-    """Take the steps that ``operation`` returns in another store. Return what they return."""
+def in_store(
+    store: Store | None, operation: Callable[P, Steps[T] | Step[T]], *args: P.args, **kwargs: P.kwargs
+) -> Steps[T]:
+    """Take the steps that ``operation`` returns in ``store``, as ``using`` does. Return what they return."""
     with using(store):
-        steps: Steps[Any] = iter(operation(*args, **kwargs))
+        steps: Steps[T] = iter(operation(*args, **kwargs))
     go_on: Callable[[], Any] = partial(next, steps)
-    while True:
-        # Not while something is awaited: others go on meanwhile.
-        with using(store):
+    try:
+        while True:
+            # Not while something is awaited: others go on meanwhile.
+            with using(store):
+                try:
+                    wanted = go_on()
+                except StopIteration as end:
+                    returned: T = end.value
+                    return returned
             try:
-                wanted = go_on()
-            except StopIteration as end:
-                return end.value
-        try:
-            go_on = partial(steps.send, (yield wanted))
-        except Exception as error:
-            go_on = partial(steps.throw, error)
+                go_on = partial(steps.send, (yield wanted))
+            except Exception as error:
+                go_on = partial(steps.throw, error)
+    finally:
+        steps.close()
 
 
 def _wait(pause: Pause) -> None:

@@ -149,16 +149,18 @@ COMMANDS = frozenset(
             "EVALSHA",
             "EXISTS",
             "GET",
+            "HEXISTS",
             "HGET",
             "HINCRBY",
             "HLEN",
             "HMGET",
             "HSCAN",
+            "HSTRLEN",
             "MGET",
             "SET",
             "TIME",
         ),
-        *("ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZSCORE"),
+        *("ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZSCAN", "ZSCORE"),
     )
 )
 """The commands that every site sends, beside those that its scripts run. All of this app are here or in the next."""

@@ -25,12 +25,19 @@ class Unwritten(Source):
     [
         ("moving", {"MOVE_FROM": DATABASE}, []),
         ("moving", {"MOVE_FROM": DATABASE, "MOVES": True}, []),
-        ("moving", {"MOVE_FROM": {"PREFIX": "old", "PARTITIONS": 4}}, []),
+        ("moving", {"MOVE_FROM": {"PREFIX": "old", "PARTITIONS": 4}}, ["E059"]),
+        ("growing", {"MOVE_FROM": {"PREFIX": "old", "PARTITIONS": 4}}, []),
+        ("growing", {"MOVE_TO": {"PREFIX": "new", "PARTITIONS": 4}}, []),
+        ("growing", {"MOVE_TO": {"PREFIX": "new"}, "MOVE_FROM": {"PREFIX": "old"}}, ["E059"]),
+        ("growing", {"MOVE_FROM": DATABASE}, ["E059"]),
+        ("growing", {}, ["E059"]),
         ("moving", {}, ["E059"]),
         ("moving", {"MOVE_FROM": "no.where"}, ["E059"]),
         ("moving", {"MOVE_FROM": f"{__name__}.Unwritten"}, ["E061"]),
         ("moving", {"MOVE_FROM": f"{__name__}.Unwritten", "MOVES": True}, []),
-        ("moving", {"MOVE_FROM": {"PARTITIONS": 4}}, ["E062"]),
+        ("growing", {"MOVE_FROM": {"PARTITIONS": 4}}, ["E062"]),
+        ("growing", {"MOVE_TO": {"PARTITIONS": 4}}, ["E062"]),
+        ("backend", {"MOVE_TO": {"PREFIX": "new"}}, ["W060"]),
         ("backend", {"MOVE_FROM": DATABASE}, ["W060"]),
         ("backend", {"MOVES": True}, ["W060"]),
         ("backend", {}, []),
@@ -54,7 +61,7 @@ def test_what_the_settings_say(store_settings, engine: str, redsess: dict, expec
 )
 def test_the_entry_of_the_other_store_is_checked(store_settings, changes: dict, expected: list[str]) -> None:
     store_settings.CACHES = {**store_settings.CACHES, "before": {**entry("django-valkey", "redis://h"), **changes}}
-    store_settings.SESSION_ENGINE = "django_redsess.moving"
+    store_settings.SESSION_ENGINE = "django_redsess.growing"
     store_settings.REDSESS = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before", "PREFIX": "old"}}
     assert found(moving_checks.check_source) == expected
 
@@ -65,7 +72,7 @@ def test_one_store_by_two_backends_is_told_by_its_address(store_settings, there:
     entries = {"before": entry("django-valkey", there), "now": entry("Django", "redis://h:7/1")}
     store_settings.CACHES = {**store_settings.CACHES, **entries}
     store_settings.SESSION_CACHE_ALIAS = "now"
-    store_settings.SESSION_ENGINE = "django_redsess.moving"
+    store_settings.SESSION_ENGINE = "django_redsess.growing"
     store_settings.REDSESS = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before", "PARTITIONS": 4}}
     assert found(moving_checks.check_source) == expected
 

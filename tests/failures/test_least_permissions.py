@@ -19,10 +19,12 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.checks import cluster
 from django_redsess.exceptions import SignInRefused
-from django_redsess.moving.sources import source
+from django_redsess.growing.other_store import size
+from django_redsess.growing.stores import stores
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import bucket_of_user, keyspace, using
+from django_redsess.transport.round_trips import drive, in_store
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.shop.models import Product
@@ -140,16 +142,15 @@ def block_repair_and_move(settings, user: User, url: str) -> None:
         session.save()
     assert online.unblock(user)
     settings.CACHES = {**settings.CACHES, "before": caches(url)["sessions"]}
-    moves = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before"}, "MOVES": True}
-    with override_settings(SESSION_ENGINE="django_redsess.moving", REDSESS={**settings.REDSESS, **moves}):
-        with using(source().store):
+    moves = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before"}}
+    with override_settings(SESSION_ENGINE="django_redsess.growing", REDSESS={**settings.REDSESS, **moves}):
+        with using(stores().other):
             old = SessionStore()
             old.update({"colour": "blue", "_auth_user_id": str(user.pk)})
             old.save()
         # The command asks so if it shows its progress on a terminal.
-        assert source().count() == 1
+        assert drive(in_store(stores().other, size)) == 1
         call_command("movesessions", verbosity=0)
-        call_command("movesessions", "--finish", verbosity=0)
         assert online.end_user(user) == 1
 
 

@@ -17,18 +17,19 @@ from django.utils import timezone
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.growing import transfer
 from django_redsess.moving import Row, marks
 from django_redsess.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, script_calls, tries
 from django_redsess.session.elsewhere import EndedBefore
-from django_redsess.session.record import Client
+from django_redsess.session.record import Client, revision_of, with_revision
 from django_redsess.session.saving import Visit
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
 from django_redsess.transport import agreement
-from django_redsess.transport.keys import keyspace, new_key
+from django_redsess.transport.keys import keyspace, new_key, sid_of
 from django_redsess.transport.round_trips import drive
 from django_redsess.viewed import popularity
 from tests.helpers.behind import faults, make_due
@@ -42,7 +43,8 @@ class World:
     """
     A guest who has viewed an item and one who has not; a user with two sessions, who has viewed an item with one.
 
-    A session that was ended, with a note; one that is due. Another user is blocked.
+    A session that was ended, with a note; one that is due. Another user is blocked. A session was copied from another
+    store of this engine, and is still there, too.
     """
 
     def __init__(self, client: Any) -> None:
@@ -56,6 +58,11 @@ class World:
         online.block(User(pk=6), until=timezone.now() + timedelta(hours=1), message="Call us.")
         cleaning.sample()
         self.partition = keyspace().partitions[0]
+        self.coming, self.copied = sid_of(new_key()), _stored("5", size="M")
+        sid = self.copied.sid or ""
+        record = with_revision(client.hget(self.partition.login, sid), transfer.COPIED)
+        client.hset(self.partition.login, sid, record)
+        client.set(self.partition.moved_of(sid), self.copied.known.revision, px=100_000)
 
 
 def _stored(user: str = "", **data: Any) -> SessionStore:
@@ -85,6 +92,12 @@ def _is_noted(session: SessionStore) -> bool:
     """Tell whether it has ended, and its user will be told."""
     found = SessionStore(session.session_key)
     return (dict(found.items()), found.cookie.notice is None) == ({}, False)
+
+
+def _found(world: World) -> transfer.Found:
+    """A session of another store, as it was read there."""
+    now = script_calls.time().run()
+    return transfer.Found(now, world.user.known.record, now + 100_000, now)
 
 
 def _tries_left(session: SessionStore) -> int:
@@ -312,6 +325,20 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     "end_before": (
         lambda world: drive(marks.end_before(EndedBefore(["7"]))),
         lambda world: drive(marks.lives("", "7", 0)) is None,
+    ),
+    "receive": (
+        lambda world: drive(transfer._receive({world.coming: _found(world)}, {})),
+        lambda world: revision_of(script_calls.read(world.coming).run().record or b"") == transfer.COPIED,
+    ),
+    "depart": (
+        lambda world: drive(
+            transfer._depart({world.user.sid or "": world.user.known.revision}, {world.user.sid or "": _found(world)})
+        ),
+        lambda world: _are_gone(world.user),
+    ),
+    "arrive": (
+        lambda world: drive(transfer._arrive({world.copied.sid or "": True})),
+        lambda world: world.copied.sid in {each.sid for each in online.sessions()} and _has(world.copied, size="M"),
     ),
     "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),
     "end_above": (

@@ -30,7 +30,6 @@ def copy(store: Store, name: str, began_at: int, *, sid_there: str = "") -> str:
         "mark_lifetime": LIFE,
         "began_at": began_at,
         "sid_there": sid_there or sid,
-        "viewed": (),
         "moved": keys.moved_of(sid),
         "over": keys.over_of("7"),
         "over_all": keys.over_users,

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
 from benchmarks.postgresql import PostgreSQL, programs
+from django_redsess.backend import SessionStore
+from django_redsess.conf import conf
+from tests.helpers.behind import have_partitions
 from tests.moving.process import Process, started
 
-DATABASE = "django.contrib.sessions.backends.db"
+DATABASE, GROWING = "django.contrib.sessions.backends.db", "django_redsess.growing"
 
 Step = Callable[[int], AbstractContextManager[None]]
 
@@ -35,10 +40,40 @@ def step(moving: Any) -> Step:
 
     @contextmanager
     def at(number: int) -> Iterator[None]:
-        with override_settings(REDSESS={**moving.REDSESS, "MOVES": number == 2}):
+        given = at_step(number)
+        with override_settings(**given), pytest.MonkeyPatch.context() as patch:
+            if settings.SESSION_ENGINE == GROWING:
+                # Changes of REDSESS keep it otherwise.
+                have_partitions(patch, given["REDSESS"]["PARTITIONS"])
             yield
 
     return at
+
+
+def at_step(number: int) -> dict[str, Any]:
+    """Return the settings of this step. For a store of this engine, the test's own are those of step 2."""
+    given = settings.REDSESS
+    if settings.SESSION_ENGINE != GROWING:
+        return {"REDSESS": {**given, "MOVES": number == 2}}
+    here = {"SESSION_CACHE_ALIAS": settings.SESSION_CACHE_ALIAS, "PREFIX": conf.PREFIX, "PARTITIONS": conf.PARTITIONS}
+    there = {**here, **(given.get("MOVE_TO") or given["MOVE_FROM"])}
+    before, after = (here, there) if given.get("MOVE_TO") else (there, here)
+    own, other = (before, after) if number == 1 else (after, before)
+    named = {"MOVE_TO": other if number == 1 else None, "MOVE_FROM": other if number == 2 else None}
+    alias = own.pop("SESSION_CACHE_ALIAS")
+    return {"SESSION_CACHE_ALIAS": alias, "REDSESS": {**given, **own, **named}}
+
+
+def grow(moving: Any, **before: Any) -> None:
+    """Have the site move its sessions from another store of this engine."""
+    moving.SESSION_ENGINE = GROWING
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": before, "MOVES": False}
+
+
+def session_of(key: str | None = None) -> SessionStore:
+    """Return a session object of the engine that the site has."""
+    found: SessionStore = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    return found
 
 
 @pytest.fixture

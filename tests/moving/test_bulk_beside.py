@@ -18,12 +18,13 @@ from django.core.management import call_command
 
 from django_redsess import online
 from django_redsess.backend import SessionStore as OwnSessionStore
-from django_redsess.moving.sources import source
+from django_redsess.growing.stores import stores
 from django_redsess.transport.keys import sid_of, using
 from tests.helpers.behind import faults, stored
 from tests.helpers.outages import caches
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
+from tests.moving.conftest import grow
 from tests.moving.process import answer, started
 
 ROWS, USED, THREADS = 2000, 160, 4
@@ -156,8 +157,9 @@ def test_a_store_of_ours_moves(where, request, server, moving, step, tmp_path) -
             there, here = (ended.enter_context(behind_sentinel(each, tmp_path)) for each in (server, own_server))
         moving.CACHES = {"there": there["sessions"], "sessions": here["sessions"]}
         named = {"SESSION_CACHE_ALIAS": "there", "PREFIX": "before", "PARTITIONS": 1}
-        moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": named, "PARTITIONS": 64}
-        with using(source().store):
+        moving.REDSESS = {**moving.REDSESS, "PARTITIONS": 64}
+        grow(moving, **named)
+        with using(stores().other):
             made = [OwnSessionStore() for _ in range(ROWS)]
             for number, session in enumerate(made):
                 session.update(data_of(number))
@@ -174,7 +176,6 @@ def test_a_store_of_ours_moves(where, request, server, moving, step, tmp_path) -
             assert sum(online.count(user_ids=[str(user)]) for user in range(USERS)) == online.count()
             assert faults() == []
             assert all(each.found(answer) for each in used[:USED])
-            call_command("movesessions", finish=True, verbosity=0)
-            with using(source().store):
+            with using(stores().other):
                 assert online.count(guests=True) == 0
             assert all(each.found(answer) for each in used[:USED])

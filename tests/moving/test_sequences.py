@@ -17,8 +17,9 @@ from django.contrib.sessions.backends.base import UpdateError
 from django.core.management import call_command
 
 from django_redsess import online
+from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
-from django_redsess.moving import SessionStore
+from tests.moving.conftest import grow, session_of
 from tests.moving.test_ends import OWN, in_own_store
 from tests.moving.test_interleavings import KILLED, Work, stop
 
@@ -71,12 +72,12 @@ class World:
         for each in self.sessions:
             if each.cookie is not None:
                 with self.step(self.random.choice(self.steps)):
-                    session = SessionStore(each.cookie)
+                    session = session_of(each.cookie)
                     assert session.load() == each.data, self.counts
                     each.cookie = self.sent(each.cookie, session)
         for cookie in self.random.sample(self.dead, min(5, len(self.dead))):
             with self.step(self.random.choice(self.steps)):
-                assert SessionStore(cookie).load() == {}, self.counts
+                assert session_of(cookie).load() == {}, self.counts
 
     def sent(self, cookie: str, session: SessionStore) -> str:
         """The cookie that the browser has after the answer."""
@@ -96,7 +97,7 @@ class World:
 
     def save(self) -> None:
         if each := self.one():
-            session = SessionStore(each.cookie)
+            session = session_of(each.cookie)
             each.data["basket"] = session["basket"] = self.random.randrange(1000)
             session.save()
             each.cookie = str(session.session_key)
@@ -104,7 +105,7 @@ class World:
     def both(self) -> None:
         """Two requests that overlap, each in a process."""
         if each := self.one():
-            first, second = SessionStore(each.cookie), SessionStore(each.cookie)
+            first, second = session_of(each.cookie), session_of(each.cookie)
             with self.step(self.steps[0]):
                 each.data["colour"] = first["colour"] = self.random.randrange(1000)
             with self.step(self.steps[1]):
@@ -116,7 +117,7 @@ class World:
             each.cookie = str(second.session_key)
 
     def begin(self) -> None:
-        session = SessionStore()
+        session = session_of()
         session["basket"] = 0
         session.save()
         self.sessions.append(Expected(str(session.session_key), {"basket": 0}))
@@ -125,7 +126,7 @@ class World:
         each, user = self.one(user=False), self.random.choice(self.ids)
         if each is None:
             return
-        session = SessionStore(each.cookie)
+        session = session_of(each.cookie)
         session["_auth_user_id"] = user
         try:
             session.cycle_key()
@@ -144,14 +145,14 @@ class World:
 
     def sign_out(self) -> None:
         if each := self.one():
-            session = SessionStore(each.cookie)
+            session = session_of(each.cookie)
             session.load()
             session.flush()
             self.is_over(each)
 
     def end_one(self) -> None:
         if each := self.one(user=True):
-            session = SessionStore(each.cookie)
+            session = session_of(each.cookie)
             session["basket"] = 1
             online.end(session.sid)
             with pytest.raises(UpdateError):
@@ -198,7 +199,7 @@ class World:
         if each is None:
             return
         number, what = self.random.choice(self.steps), self.random.choice(("load", "save", "end"))
-        session = SessionStore(each.cookie)
+        session = session_of(each.cookie)
         value = self.random.randrange(1000)
 
         def work() -> Any:
@@ -211,7 +212,7 @@ class World:
 
         stop(Work(self.step, number, work()), self.random.randrange(1, 14), KILLED)
         with self.step(number):
-            again = SessionStore(each.cookie)
+            again = session_of(each.cookie)
             if what == "end":
                 # The visitor clicks once more.
                 again.flush()
@@ -227,7 +228,7 @@ class World:
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 60))])
 def test_whatever_is_done(request, moving, old_session, step, left_alone, other: str, seed: int) -> None:
     if other == "ours":
-        moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": OWN}
+        grow(moving, **OWN)
 
     def before(user: str, **data: Any) -> str:
         return in_own_store(user, **data) if other == "ours" else str(old_session(user, **data).session_key)

@@ -21,12 +21,14 @@ from django.db import connection
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore as OwnSessionStore
+from django_redsess.growing.stores import stores
 from django_redsess.moving import Row, SessionStore, Source
 from django_redsess.moving.contents import _log_once
-from django_redsess.moving.sources import CacheSource, OwnSource, source
-from django_redsess.transport.keys import bucket_of, bucket_of_user, using
+from django_redsess.moving.sources import CacheSource, source
+from django_redsess.transport.keys import Store, bucket_of, bucket_of_user, using
 from tests.helpers.backends import BACKENDS as BACKENDS_OF_SESSIONS
 from tests.helpers.backends import entry
+from tests.moving.conftest import grow, session_of
 
 BACKENDS = "django.contrib.sessions.backends"
 
@@ -226,18 +228,17 @@ def test_a_signed_cookie_gets_a_key_that_stays(moving, step, partitions, setting
 
 
 @pytest.fixture(params=BACKENDS_OF_SESSIONS)
-def other_store(request: pytest.FixtureRequest, moving: Any, server: Any) -> OwnSource:
+def other_store(request: pytest.FixtureRequest, moving: Any, server: Any) -> Store:
     """Another store of this engine: another prefix, one partition, and an entry of CACHES of any backend."""
     named = {"PREFIX": "before", "PARTITIONS": 1, "SESSION_CACHE_ALIAS": "before"}
     moving.CACHES = {**moving.CACHES, "before": entry(request.param, server.url, seconds=5)}
-    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": named, "PARTITIONS": 4}
-    found = source()
-    assert isinstance(found, OwnSource)
-    return found
+    moving.REDSESS = {**moving.REDSESS, "PARTITIONS": 4}
+    grow(moving, **named)
+    return stores().other
 
 
 def test_a_store_grows(other_store, step, redis, left_alone, capsys) -> None:
-    with using(other_store.store):
+    with using(other_store):
         made = []
         for number in range(8):
             session = OwnSessionStore()
@@ -247,25 +248,28 @@ def test_a_store_grows(other_store, step, redis, left_alone, capsys) -> None:
             made.append((session.session_key, session.sid))
         before = {each.sid: each for each in online.sessions(guests=True)}
     with step(1):
-        session = SessionStore(made[0][0])
+        assert {each.sid: each for each in online.sessions(guests=True)} == before
+        assert online.moving_from() == ""
+        session = session_of(made[0][0])
         session["basket"] = 10
         session.save()
         assert session.session_key == made[0][0]
     assert online.count(guests=True) == 0
+    assert online.moving_from()
     with step(2):
-        assert SessionStore(made[0][0])["basket"] == 10
+        assert session_of(made[0][0])["basket"] == 10
         call_command("movesessions")
-        assert "Moved 7 sessions. 0 had been moved before." in capsys.readouterr().out
+        assert "Moved 7 sessions. When all is well" in capsys.readouterr().out
+        assert online.moving_from() == ""
         here = {each.sid: each for each in online.sessions(guests=True)}
         assert here.keys() == before.keys()
         for sid, there in before.items():
             assert (here[sid].user_id, here[sid].login_at) == (there.user_id, there.login_at)
             assert abs((here[sid].expires_at - there.expires_at).total_seconds()) < 2
         for number, (key, _) in enumerate(made):
-            assert SessionStore(key)["basket"] == (number or 10)
-            assert [item.item for item in viewed.recent(SessionStore(key))] == [f"lamp-{number}"]
-        call_command("movesessions", finish=True)
-        with using(other_store.store):
+            assert session_of(key)["basket"] == (number or 10)
+            assert [item.item for item in viewed.recent(session_of(key))] == [f"lamp-{number}"]
+        with using(other_store):
             assert online.count(guests=True) == 0
         call_command("cleansessions", check=True)
 

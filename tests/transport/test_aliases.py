@@ -349,16 +349,20 @@ def test_a_load_and_a_save_cost_the_same_with_each(use, server, commands, new_se
         session["basket"] = session["basket"] + 1
         session.save()
 
-    costs = {}
-    for backend in BACKENDS:
+    def costs_of(backend: str) -> Any:
         use(entry(backend, server.url, seconds=5))
         calls = calls_of(load), calls_of(save)
         commands()
         load()
         save()
-        costs[backend] = calls, {name: count for name, count in commands().items() if name != "info"}
-    assert costs["Django"] == costs["django-redis"]
-    assert costs["django-valkey"] == costs["django-redis"]
+        return calls, {name: count for name, count in commands().items() if name != "info"}
+
+    def costs() -> list[Any]:
+        return [costs_of(backend) for backend in BACKENDS]
+
+    # An interval of touches may begin in the midst of one. A difference that is there is there each time.
+    found = next((each for each in (costs() for _ in range(5)) if each[1:] == each[:-1]), costs())
+    assert found[1:] == found[:-1]
 
 
 WITHOUT = """

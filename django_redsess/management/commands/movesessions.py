@@ -6,19 +6,24 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError, CommandParser
 
+from django_redsess import growing
 from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
+from django_redsess.growing import in_bulk as growing_in_bulk
+from django_redsess.growing.other_store import size
+from django_redsess.growing.stores import stores
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.moving import SessionStore, in_bulk
 from django_redsess.moving.in_bulk import Page
 from django_redsess.moving.outages import asked
 from django_redsess.moving.sources import source
+from django_redsess.transport.round_trips import drive, in_store
 
 
 class Command(CleaningCommand):
     help = (
         "Move the sessions of the store that MOVE_FROM names here: those that their next request has not moved yet. "
-        "MOVES must be True, in every process of the site. It can be stopped and run again at any moment, beside the "
+        "Every process of the site must be at step 2. It can be stopped and run again at any moment, beside the "
         "site's traffic. Then --finish deletes the rows there."
     )
     examples = (
@@ -53,29 +58,45 @@ class Command(CleaningCommand):
         super().handle(*args, **options)
 
     def validate(self) -> None:
+        self.is_growing = is_in_use(growing.SessionStore)
+        if not (self.is_growing or is_in_use(SessionStore)):
+            raise CommandError(
+                "SESSION_ENGINE must be 'django_redsess.moving', or 'django_redsess.growing' for another store of this "
+                "engine, in every process of the site."
+            )
         try:
-            source()
+            stores() if self.is_growing else source()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
-        if not is_in_use(SessionStore):
-            raise CommandError("SESSION_ENGINE must be 'django_redsess.moving', in every process of the site.")
-        if self.options["back"] and source().names_are_sids:
-            raise CommandError(
-                "--back is not for another store of this engine: set REDSESS['MOVES'] to False, and what has moved is "
-                "used here."
-            )
-        if not conf.MOVES and not (self.options["dry_run"] or self.options["back"]):
+        if self.is_growing:
+            self._validate_growing()
+        elif not conf.MOVES and not (self.options["dry_run"] or self.options["back"]):
             raise CommandError(
                 "REDSESS['MOVES'] is False: sessions are used where they are. Once every process of the site runs "
                 "that, set it to True."
             )
         super().validate()
 
+    def _validate_growing(self) -> None:
+        if stores().before is None:
+            raise CommandError(
+                "REDSESS['MOVE_TO'] is set: sessions stay where they are. Once every process of the site runs that, "
+                "give it the settings of the next store, and MOVE_FROM."
+            )
+        for name in ("finish", "back", "after"):
+            if self.options[name]:
+                raise CommandError(
+                    f"--{name if name != 'after' else 'from'} is not for another store of this engine: what has moved "
+                    "is deleted there at once. To move sessions back, move them as you have moved them here."
+                )
+
     def total(self) -> int | None:
+        if self.is_growing:
+            return drive(in_store(stores().before, size))
         return asked(source().count)
 
     def work(self) -> None:
-        if self.last and not source().in_order:
+        if self.last and not self.is_growing and not source().in_order:
             self._count_anew()
         for page in self._pages():
             self.last = page.last
@@ -95,6 +116,8 @@ class Command(CleaningCommand):
             self.counts |= {"done": done, "before": -done}
 
     def _pages(self) -> Iterator[Page]:
+        if self.is_growing:
+            return growing_in_bulk.move(dry_run=self.options["dry_run"])
         after = self.last if self.last and source().in_order else self.options["after"]
         if self.options["finish"]:
             return in_bulk.finish(after)
@@ -117,11 +140,16 @@ class Command(CleaningCommand):
                 f"left {left} that were not moved. Sessions that began here are lost with the way back."
             )
         verb = "Would move" if self.options["dry_run"] else "Moved"
-        said = f"{verb} {done} sessions. {before} had been moved before."
+        said = f"{verb} {done} sessions."
+        if not self.is_growing:
+            said += f" {before} had been moved before."
         if counts["left"]:
             said += f" {left} were not: they are due, or can't be read or written here, and the log names them."
         if self.stop.asked:
-            return f"{said} Go on with --from {self.last[:2]}." if self.last and source().in_order else said
+            goes_on = self.last and not self.is_growing and source().in_order
+            return f"{said} Go on with --from {self.last[:2]}." if goes_on else said
         if self.options["dry_run"]:
             return said
+        if self.is_growing:
+            return f"{said} When all is well, set SESSION_ENGINE to 'django_redsess.backend', and remove MOVE_FROM."
         return f"{said} When all is well, --finish deletes their rows."
