@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.contrib.sessions.backends.base import UpdateError
 from django.core.exceptions import ImproperlyConfigured
 from redis.exceptions import RedisError
 
@@ -14,11 +13,13 @@ from django_redsess import cleaning
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import marks
 from django_redsess.moving.contents import kept, log_unmovable, movable
+from django_redsess.moving.marks import derived_keys
 from django_redsess.moving.outages import asked
 from django_redsess.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
 from django_redsess.moving.sources import PAGE, PAGE_BYTES, Row, source
 from django_redsess.session import script_calls
 from django_redsess.session.merge import same
+from django_redsess.session.record import data_of, unpack
 from django_redsess.session.saving import serialized, user_of
 from django_redsess.signals import Reason
 from django_redsess.transport import sending
@@ -88,7 +89,7 @@ def finish(after: str = "") -> Iterator[Page]:
     The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
     """
     for page in _pages(after):
-        done = _marked(page)
+        done = list(_marked(page))
         asked(partial(source().delete_many, done))
         yield Page(len(done), left=len(page) - len(done), last=page[-1][0])
 
@@ -101,9 +102,73 @@ def bring_back(after: str = "") -> Iterator[Page]:
     here have no rows, and stay here.
     """
     for page in _pages(after):
-        became = [_brought_back(name) for name in _marked(page)]
+        became = list(_brought_back_at_once(page).values())
         done, ended = became.count("written"), became.count("ended")
         yield Page(done, 0, ended, len(page) - done - ended, page[-1][0])
+
+
+def _brought_back_at_once(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
+    """Do as :func:`_brought_back` does, for all marked sessions of a page. Return what was done with each."""
+    sids, rows = _sids_here(_marked(page)), dict(page)
+    found = _records_of(sids)
+    known = {name: _data_to_write(name, rows[name], *here) for name, here in found.items() if here is not None}
+    ended = [name for name, here in found.items() if here is None]
+    written = asked(partial(source().write_many, {name: data for name, data in known.items() if data is not None}))
+    # Last: what has been deleted is not met again if an outage comes now, and would not be counted.
+    asked(partial(source().delete_many, ended))
+    became = {**dict.fromkeys(written, "written"), **dict.fromkeys(ended, "ended")}
+    now = _records_of(sids)
+    for name in sids:
+        if now[name] != found[name] or (name in known and known[name] is None):
+            # Somebody has used or ended it meanwhile. Or it has to be compared with its row, or can't be read.
+            became[name] = _brought_back(name)
+    return became
+
+
+def _sids_here(marked: Mapping[str, bytes]) -> dict[str, list[str]]:
+    """Return under which sids these sessions may be here, the first one to look at first."""
+    found = {}
+    for name, mark in marked.items():
+        keys = derived_keys(name, int(mark)) if mark.isdigit() else []
+        found[name] = [_sid(name), *map(sid_of, keys)]
+    return found
+
+
+_Here = tuple[str, bytes]
+"""The sid and the packed record of a session that is here."""
+
+
+def _records_of(sids: Mapping[str, Sequence[str]]) -> dict[str, _Here | None]:
+    """Read where each of these sessions is: under the first of its ``sids`` that lives. None if it has ended."""
+    wanted = [sid for each in sids.values() for sid in each]
+    partitions, times = [keyspace().of_sid(sid) for sid in wanted], [0] * len(wanted)
+
+    def reading(number: int, at: int) -> bytes:
+        names, sid, times[number] = partitions[number], wanted[number], at
+        return sending.command("HGET", names.login, sid) + sending.command("ZSCORE", names.expire, sid)
+
+    replies = drive(ask_each("read", partitions, reading, 2)) if wanted else []
+    live = {
+        sid: packed
+        for sid, at, (packed, due) in zip(wanted, times, replies, strict=True)
+        if packed is not None and float(due or 0) > at
+    }
+    return {name: next(((sid, live[sid]) for sid in each if sid in live), None) for name, each in sids.items()}
+
+
+def _data_to_write(name: str, row: Row | None, sid: str, packed: bytes) -> dict[str, Any] | None:
+    """Return what is to be written into a session's row. None if its record is not enough to tell."""
+    try:
+        record = unpack(sid, packed)
+        data = data_of(record)
+        if record.revision == marks.COPIED:
+            # Nobody has used it here yet: its row may be newer.
+            serializer = SessionStore().serializer
+            if row is None or not same(kept(began(row).data, serializer), data, serializer()):
+                return None
+    except Exception:  # A serializer may raise anything.
+        return None
+    return data
 
 
 def _brought_back(name: str) -> str:
@@ -114,14 +179,11 @@ def _brought_back(name: str) -> str:
         if session.session_key is None:
             asked(partial(source().delete, name))
             return "ended"
-        asked(partial(source().write, name, data))
-    except UpdateError:
-        # Somebody has signed out meanwhile.
-        return ""
+        # It leaves out a session whose row somebody has deleted meanwhile.
+        return "written" if asked(partial(source().write_many, {name: data})) else ""
     except Exception as error:
         _refuse_row(name, error)
         return ""
-    return "written"
 
 
 def _refuse_row(name: str, error: Exception) -> None:
@@ -164,10 +226,10 @@ def _movable(page: Sequence[tuple[str, Row | None]]) -> _Rows:
     return found
 
 
-def _marked(page: Sequence[tuple[str, Row | None]]) -> list[str]:
-    """Return the names of sessions that are or have been here, whether or not their rows can be read."""
+def _marked(page: Sequence[tuple[str, Row | None]]) -> dict[str, bytes]:
+    """Return the marks of sessions that are or have been here, by name, whether or not their rows can be read."""
     names = [name for name, _ in page if keys_here(name)]
-    return [name for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark]
+    return {name: mark for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark}
 
 
 def _sid(name: str) -> str:

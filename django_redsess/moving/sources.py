@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from importlib import import_module
@@ -16,14 +17,14 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.sessions.backends import cache, cached_db, db, file, signed_cookies
-from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.sessions.backends.base import SessionBase, UpdateError
 from django.core import signing
 from django.core.cache import caches
 from django.core.cache.backends.base import InvalidCacheKey
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django.db import connections
-from django.db.models import DateTimeField, Value
+from django.db import DatabaseError, connections, router, transaction
+from django.db.models import DateTimeField, Model, Value
 from django.db.models.functions import Length, Now
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -115,6 +116,31 @@ class Source:
         session = self.opened(key, Client())
         fill(session, data)
         session.save()
+
+    def write_many(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
+        """
+        Write the data of several sessions that are there, by key. Return the keys of those that were written.
+
+        Sessions that are gone are left out, and so are those that can't be written, which is logged. A subclass may do
+        it at once.
+        """
+        return set(self._written(rows))
+
+    def _written(self, rows: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+        for key, data in rows.items():
+            try:
+                self.write(key, data)
+            except (ImproperlyConfigured, NotImplementedError, SessionStoreUnavailable):
+                raise
+            except Exception as error:  # An engine of the site's own may raise anything.
+                is_gone = isinstance(error, UpdateError)
+                # Django's database engine takes an outage for a row that is gone.
+                if is_outage(error.__context__ if is_gone else error):
+                    raise
+                if not is_gone:
+                    log_unmovable(key, type(error).__name__)
+                continue
+            yield key
 
     def count(self) -> int | None:
         """Return how many sessions there are, about; None if counting would take as long as reading them."""
@@ -312,6 +338,67 @@ class DatabaseSource(EngineSource):
             self.cache.delete_many([prefix + key for key in keys])
         self.model._base_manager.filter(session_key__in=keys).delete()
 
+    def write_many(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
+        saves_as_django = (
+            self.engine.save in (db.SessionStore.save, cached_db.SessionStore.save)
+            and self.engine.create_model_instance is db.SessionStore.create_model_instance
+            and self.model.save is Model.save
+        )
+        if saves_as_django:
+            try:
+                return self._written_at_once(rows)
+            except DatabaseError as error:
+                if is_outage(error):
+                    raise
+                # One of them can't be written. The others can.
+        with self._locked(rows) as found:
+            # Some engines insert a row that is gone.
+            return super().write_many({key: data for key, data in rows.items() if key in found})
+
+    def _written_at_once(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
+        instances = []
+        for key, data in rows.items():
+            try:
+                session: Any = self.opened(key, Client())
+                fill(session, data)
+                instances.append(session.create_model_instance(data))
+            except Exception as error:  # A serializer may raise anything.
+                log_unmovable(key, type(error).__name__)
+        with self._locked(rows) as found:
+            instances = [each for each in instances if each.session_key in found]
+            self._update(instances)
+        written = {str(each.session_key) for each in instances}
+        if (prefix := getattr(self.engine, "cache_key_prefix", None)) is not None:
+            self.cache.delete_many([prefix + key for key in written])
+        return written
+
+    def _update(self, instances: Sequence[Any]) -> None:
+        # bulk_update() takes longer to make its statement than the database takes for all of these.
+        meta, there = self.model._meta, connections[self._written_to]
+        fields = [meta.get_field(name) for name in ("session_data", "expire_date", "session_key")]
+        table, data, expires, key = map(there.ops.quote_name, [meta.db_table, *(field.column for field in fields)])
+        values = [
+            [field.get_db_prep_save(getattr(each, field.attname), there) for field in fields] for each in instances
+        ]
+        with there.cursor() as cursor:
+            cursor.executemany(f"UPDATE {table} SET {data} = %s, {expires} = %s WHERE {key} = %s", values)  # noqa: S608
+
+    @contextmanager
+    def _locked(self, keys: Iterable[str]) -> Iterator[set[str]]:
+        """Open a transaction in which nobody else writes or deletes these rows. Yield the keys of those that exist."""
+        using = self._written_to
+        rows = self.model._base_manager.using(using)
+        with transaction.atomic(using):
+            if not connections[using].features.has_select_for_update:
+                # It changes nothing. SQLite lets no transaction write that has read before somebody else wrote.
+                rows.filter(session_key="").update(session_data="")
+            wanted = rows.filter(session_key__in=list(keys)).order_by("session_key")
+            yield set(wanted.select_for_update().values_list("session_key", flat=True))
+
+    @property
+    def _written_to(self) -> str:
+        return router.db_for_write(self.model)
+
     def count(self) -> int:
         return int(self._live.count())
 
@@ -483,6 +570,12 @@ class RedisSessionsSource(EngineSource):
         if packed is None:
             return None
         return _row_of(key, _decoded(session, packed.decode() if isinstance(packed, bytes) else packed), left)
+
+    def write(self, key: str, data: dict[str, Any]) -> None:
+        if not self.opened(None, Client()).exists(key):
+            # Its engine saves what is gone, too.
+            raise UpdateError
+        super().write(key, data)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         if import_module("redis_sessions.settings").SESSION_REDIS_POOL:

@@ -133,6 +133,10 @@ def test_the_command_is_killed_and_goes_on_and_goes_back(site, begin, rows, serv
     assert faults() == []
     assert all(each.found(process.request) for each in used for process in (first, second))
     # The way back: sessions that got a key here have no row, and what has ended has none, either.
+    third, fourth = begin("step 1"), begin("step 1")
+    with visited(used, [third.request, fourth.request]):
+        assert run("step 1", "--back")["left"] == 0
+    # What was changed since.
     counted = run("step 1", "--back")
     assert counted["left"] == 0
     for each in used:

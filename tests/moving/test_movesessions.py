@@ -10,6 +10,8 @@ import pytest
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_redsess import online
 from django_redsess.moving import SessionStore, in_bulk
@@ -167,6 +169,88 @@ def test_the_way_back(rows, step) -> None:
     assert DatabaseSession(rows[2])["basket"] == 20
     assert DatabaseSession(rows[4]).load() == {}
     assert DatabaseSession(rows[7])["basket"] == 7
+
+
+def test_many_are_written_back_by_few_statements(old_session, step, round_trips) -> None:
+    def asked() -> tuple[int, int]:
+        round_trips()
+        with CaptureQueriesContext(connection) as queries:
+            assert list(in_bulk.bring_back())
+        return len(queries), round_trips()
+
+    made = [old_session("1" if number % 2 else "").session_key for number in range(10)]
+    with step(2):
+        moved()
+        few = asked()
+        made += [old_session("1" if number % 2 else "").session_key for number in range(100)]
+        moved()
+        for key in made[:50]:
+            session = SessionStore(key)
+            session["basket"] = key[:4]
+            session.save()
+        assert asked() == few
+    assert [DatabaseSession(key).get("basket") for key in made] == [key[:4] for key in made[:50]] + [None] * 60
+
+
+@pytest.mark.parametrize("what", ["changed", "signed out", "ended"])
+def test_what_happens_while_a_page_is_written_back_is_not_undone(rows, step, monkeypatch, what: str) -> None:
+    write_many, late = DatabaseSource.write_many, list[str]()
+
+    def meanwhile(source: DatabaseSource, written: Any) -> Any:
+        if rows[2] in written and not late:
+            late.append(rows[2])
+            session = SessionStore(rows[2])
+            if what == "changed":
+                session["basket"] = 20
+                session.save()
+            elif what == "signed out":
+                session.flush()
+            else:
+                session.load()
+                online.end(session.sid or "")
+        return write_many(source, written)
+
+    with step(2):
+        moved()
+    with step(1):
+        monkeypatch.setattr(DatabaseSource, "write_many", meanwhile)
+        counted = moved(back=True)
+    assert late
+    assert DatabaseSession(rows[2]).get("basket") == (20 if what == "changed" else None)
+    assert Session.objects.count() == (8 if what == "changed" else 7)
+    assert counted["done"] == Session.objects.count()
+
+
+def test_a_row_that_is_newer_than_its_copy_is_not_written_back(rows, step, monkeypatch) -> None:
+    # As if the command had been killed before it looked for late changes.
+    monkeypatch.setattr(in_bulk, "_take_late_changes", lambda moved: None)
+    with step(2):
+        moved()
+    for key in rows[:4]:
+        old = DatabaseSession(key)
+        old["colour"] = "red"
+        old.save()
+    with step(1):
+        assert moved(back=True)["done"] == 8
+    assert [DatabaseSession(key).get("colour") for key in rows] == ["red"] * 4 + [None] * 4
+
+
+def test_a_row_that_can_not_be_written_back_stops_no_other(rows, step) -> None:
+    with step(2):
+        moved()
+        for key in rows:
+            session = SessionStore(key)
+            session["basket"] = 20
+            session.save()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TRIGGER refuse BEFORE UPDATE ON django_session "
+            f"WHEN old.session_key = '{rows[0]}' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        )
+    with step(1):
+        counted = moved(back=True)
+    assert (counted["done"], counted["left"]) == (7, 1)
+    assert [DatabaseSession(key)["basket"] for key in rows] == [0] + [20] * 7
 
 
 def test_it_goes_on_from_a_key(rows, step) -> None:

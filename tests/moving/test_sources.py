@@ -22,10 +22,10 @@ from django.db import connection
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore as OwnSessionStore
 from django_redsess.growing.stores import stores
-from django_redsess.moving import Row, SessionStore, Source
+from django_redsess.moving import Row, SessionStore, Source, in_bulk
 from django_redsess.moving.contents import _log_once
 from django_redsess.moving.sources import CacheSource, source
-from django_redsess.transport.keys import Store, bucket_of, bucket_of_user, using
+from django_redsess.transport.keys import Store, bucket_of, bucket_of_user, sid_of, using
 from tests.helpers.backends import BACKENDS as BACKENDS_OF_SESSIONS
 from tests.helpers.backends import entry
 from tests.moving.conftest import grow, session_of
@@ -131,6 +131,40 @@ def test_a_session_is_used_there_moved_here_and_ended_everywhere(saved_before, s
         SessionStore(key).flush()
         assert source().read(key) is None
         assert SessionStore(key).load() == {}
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex")
+def test_sessions_are_written_back_and_none_that_is_gone(
+    old_class, saved_before, step, redis, left_alone, monkeypatch
+) -> None:
+    used, ended, gone = (saved_before(_auth_user_id="7", basket=1) for _ in range(3))
+    gone_before = list[bool]()
+
+    def meanwhile(rows: Any) -> set[str]:
+        # A process of the release before, or of step 1, signs out.
+        source().delete(gone)
+        gone_before.append(gone in rows)
+        return type(source()).write_many(source(), rows)
+
+    with step(2):
+        for key in (used, ended, gone):
+            session = SessionStore(key)
+            session["basket"] = 2
+            session.save()
+        online.end(sid_of(ended))
+    with step(1):
+        monkeypatch.setattr(source(), "write_many", meanwhile, raising=False)
+        try:
+            [page] = in_bulk.bring_back()
+        except ImproperlyConfigured:
+            pytest.skip("It can't be listed.")
+    assert gone_before[0]
+    assert (page.done, page.ended, page.left) == (1, 1, 1)
+    assert source().read(used).data["basket"] == 2
+    assert source().read(ended) is source().read(gone) is None
+    # As its own engine reads it, perhaps from a cache.
+    assert source().opened(used, online_client())["basket"] == 2
+    redis.flushall()
 
 
 def in_loop(session: SessionStore) -> dict[str, Any]:
