@@ -103,6 +103,10 @@ class CleaningCommand(CommandWithExamples):
         """Wait until there may be more work. What this opens is entered into ``self.until_the_end``."""
         raise NotImplementedError
 
+    def how_to_go_on(self) -> str:
+        """Return what a person is to do after an outage that lasted too long."""
+        return "run it again"
+
     def sentence(self, counts: dict[str, int]) -> str:
         """Return a sentence about what was done."""
         raise NotImplementedError
@@ -146,7 +150,7 @@ class CleaningCommand(CommandWithExamples):
                 if error.lasts and not self.options["forever"]:
                     raise CommandError(str(error)) from error
                 if not self.options["forever"] and now - self._answered > PATIENCE_SECONDS:
-                    raise CommandError(f"{error} Nothing is lost: run it again.") from error
+                    raise CommandError(f"{error} Nothing is lost: {self.how_to_go_on()}.") from error
                 pause = PAUSE_SECONDS_MIN if self._answered > failed else min(2 * pause, PAUSE_SECONDS_MAX)
                 failed = now
                 self._clear_bar()

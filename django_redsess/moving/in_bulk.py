@@ -63,19 +63,24 @@ class _Session(NamedTuple):
     sid: str
 
 
-def move(after: str = "", *, dry_run: bool = False) -> Iterator[Page]:
+def move(after: str = "", *, dry_run: bool = False, begun: set[str] | None = None) -> Iterator[Page]:
     """
     Move all sessions, those with keys above ``after``. Yield what became of each page; ``left`` are due or unreadable.
 
     It can be stopped and run again at any time, twice at once, and beside the site's traffic. MAX_SESSIONS holds.
-    ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage of either store.
+    ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage of either store. Then ``begun`` has the keys of
+    the page that the outage has cut in two. Who gives them to the next call has those that were moved counted as
+    moved, once.
     """
+    begun = set() if begun is None else begun
     for page in _pages(after):
         rows = _movable(page)
         marked = _marks_of([_sid(name) for name, _ in rows])
         new = [each for each, mark in zip(rows, marked, strict=True) if not mark]
-        moved, met = (len(new), 0) if dry_run else _move(new)
-        before = len(rows) - len(new) + met
+        own = sum(name in begun for (name, _), mark in zip(rows, marked, strict=True) if mark)
+        moved, met = (len(new), 0) if dry_run else _move(new, begun)
+        moved, before = moved + own, len(rows) - len(new) - own + met
+        begun.difference_update(name for name, _ in page)
         yield Page(moved, before, 0, len(page) - moved - before, page[-1][0])
         if not dry_run:
             for _ in cleaning.evicted():
@@ -245,8 +250,12 @@ def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
     return [mark for [mark] in drive(ask_each("mark", partitions, reading, 1))] if sids else []
 
 
-def _move(page: _Rows) -> tuple[int, int]:
-    """Move these sessions. Return how many were moved, and how many somebody else had moved or ended meanwhile."""
+def _move(page: _Rows, begun: set[str]) -> tuple[int, int]:
+    """
+    Move these sessions. Return how many were moved, and how many somebody else had moved or ended meanwhile.
+
+    ``begun`` gets the keys of those that may have been moved by this call, in case an outage interrupts it.
+    """
     session, moving, calls = SessionStore(), list[_Session](), list[Call[tuple[str, int]]]()
     for name, read in page:
         try:
@@ -258,11 +267,13 @@ def _move(page: _Rows) -> tuple[int, int]:
         if call is not None:
             moving.append(each)
             calls.append(call)
+    begun.update(each.name for each in moving)
     outcomes = [outcome for outcome, _ in drive(together(calls))] if calls else []
     for number, each in enumerate(moving):
         if outcomes[number] == "clock":
             # The clock of the server was set meanwhile, or the page has taken more than a second.
             outcomes[number] = drive(copying(session, each.sid, each.row, each.sid_there))
+    begun.difference_update(each.name for each, outcome in zip(moving, outcomes, strict=True) if outcome != "copied")
     _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
     for each, outcome in zip(moving, outcomes, strict=True):
         if outcome == "over":

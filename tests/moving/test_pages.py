@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.models import Session
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from django_redsess import online
 from django_redsess.moving import Row, SessionStore, Source, in_bulk
@@ -32,7 +32,7 @@ class Shelf(Source):
         self.kept.pop(key, None)
 
     def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
-        for key, row in sorted(self.kept.items()):
+        for key, row in sorted(each for each in self.kept.items() if each[0] > after):
             if key in self.fails_before:
                 self.fails_before.remove(key)
                 raise ConnectionResetError("gone for a moment")
@@ -93,6 +93,43 @@ def test_an_outage_of_the_other_store_is_waited_for(shelf, step, capsys) -> None
         counts = json.loads(capsys.readouterr().out)
         assert (counts["done"], counts["before"], counts["left"]) == (20, 0, 0)
         assert shelf.kept == {}
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_what_an_outage_interrupts_counts_as_moved_once(shelf, step, capsys, monkeypatch, in_order: bool) -> None:
+    monkeypatch.setattr(Shelf, "in_order", in_order)
+    read_many, met = Shelf.read_many, list[int]()
+
+    def fail(source: Shelf, keys: Any) -> Any:
+        met.append(len(keys))
+        if len(met) in (3, 4):
+            raise ConnectionResetError("gone after the copy")
+        return read_many(source, keys)
+
+    with step(2):
+        # One that was moved before, on the page that is interrupted.
+        SessionStore(f"{7:032}").load()
+        monkeypatch.setattr(Shelf, "read_many", fail)
+        call_command("movesessions", json=True)
+        counts = json.loads(capsys.readouterr().out)
+    assert len(met) > 4
+    assert (counts["done"], counts["before"], counts["left"]) == (19, 1, 0)
+    assert online.count(guests=True) == 20
+
+
+@pytest.mark.parametrize("option", ["", "finish", "back"])
+def test_where_to_go_on_after_a_long_outage_is_said(shelf, step, monkeypatch, option: str) -> None:
+    monkeypatch.setattr("django_redsess.management.cleaning_command.PATIENCE_SECONDS", 0)
+    options = {option: True} if option else {}
+    shelf.kept = {f"{number:02}{'0' * 30}": row for number, row in enumerate(shelf.kept.values())}
+    with step(2):
+        if option:
+            call_command("movesessions", verbosity=0)
+        for in_order, said in ((True, "go on with --from 08"), (False, "run it again")):
+            monkeypatch.setattr(Shelf, "in_order", in_order)
+            shelf.fails_before = {f"{10}{'0' * 30}"}
+            with pytest.raises(CommandError, match=said):
+                call_command("movesessions", verbosity=0, **options)
 
 
 def test_rows_that_can_not_be_moved_are_left_and_named(shelf, step, capsys, caplog) -> None:

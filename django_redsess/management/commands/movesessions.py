@@ -55,6 +55,7 @@ class Command(CleaningCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self.counts = {"done": 0, "before": 0, "ended": 0, "left": 0}
         self.last = ""
+        self.begun = set[str]()
         super().handle(*args, **options)
 
     def validate(self) -> None:
@@ -123,7 +124,10 @@ class Command(CleaningCommand):
             return in_bulk.finish(after)
         if self.options["back"]:
             return in_bulk.bring_back(after)
-        return in_bulk.move(after, dry_run=self.options["dry_run"])
+        return in_bulk.move(after, dry_run=self.options["dry_run"], begun=self.begun)
+
+    def how_to_go_on(self) -> str:
+        return f"go on with --from {self.last[:2]}" if self.last and source().in_order else super().how_to_go_on()
 
     def sentence(self, counts: dict[str, int]) -> str:
         done, before, ended, left = (f"{counts[name]:,}" for name in ("done", "before", "ended", "left"))
