@@ -26,11 +26,11 @@ end
 
 --- copy: Add a session that comes from another store, unless it has been here before, or was ended there.
 -- KEYS: partition moved over over_all
--- ARGV: sid record user_id login_time at seen due:number place mark_lifetime began_at:number sid_there
+-- ARGV: sid record user_id login_time at seen due:number place mark mark_lifetime began_at:number sid_there
 -- The record was made `at` that time, and the session was last `seen` at that one. `moved` is the mark of the session
--- in this store: it stays for so many milliseconds, also when the session ends. `over` and `over_all` have what was
--- ended there, of this user and of all: as in `end_before`. The session began there at `began_at`, with the sid
--- `sid_there`: what was ended there later is over.
+-- in this store: it becomes `mark`, and stays for so many milliseconds, also when the session ends. `over` and
+-- `over_all` have what was ended there, of this user and of all: as in `end_before`. The session began there at
+-- `began_at`, with the sid `sid_there`: what was ended there later is over.
 -- The session of a user who is blocked is marked as ended, so that it does not come when the block is over.
 -- Reply: "copied", "there" if the session is here, "ended" if it has been here or its user is blocked, "over" if it was
 -- ended there; or "clock" and the time by which the record must be made. See with_ended.
@@ -48,7 +48,7 @@ end
 local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
 add_session(sid, record, user_id, login_time, seen, due, place)
-redis.call("SET", moved, "here", "PX", mark_lifetime)
+redis.call("SET", moved, mark, "PX", mark_lifetime)
 -- pcall: the session is there, even if a full server refuses this.
 if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end
 return with_ended({ "copied" })

@@ -10,9 +10,10 @@ from django.core.exceptions import ImproperlyConfigured
 from redis.exceptions import RedisError
 
 from django_redsess import cleaning
+from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.moving import marks
-from django_redsess.moving.contents import kept, log_unmovable, movable
+from django_redsess.moving.contents import kept, log_if_saved_late, log_unmovable, movable
 from django_redsess.moving.marks import derived_keys
 from django_redsess.moving.outages import asked
 from django_redsess.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
@@ -77,6 +78,7 @@ def move(after: str = "", *, dry_run: bool = False, begun: set[str] | None = Non
         rows = _movable(page)
         marked = _marks_of([_sid(name) for name, _ in rows])
         new = [each for each, mark in zip(rows, marked, strict=True) if not mark]
+        _look_for_late_saves({name: mark for (name, _), mark in zip(rows, marked, strict=True) if mark}, page)
         own = sum(name in begun for (name, _), mark in zip(rows, marked, strict=True) if mark)
         moved, met = (len(new), 0) if dry_run else _move(new, begun)
         moved, before = moved + own, len(rows) - len(new) - own + met
@@ -94,8 +96,9 @@ def finish(after: str = "") -> Iterator[Page]:
     The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
     """
     for page in _pages(after):
-        done = list(_marked(page))
-        asked(partial(source().delete_many, done))
+        done = _marked(page)
+        _look_for_late_saves(done, page)
+        asked(partial(source().delete_many, list(done)))
         yield Page(len(done), left=len(page) - len(done), last=page[-1][0])
 
 
@@ -114,7 +117,10 @@ def bring_back(after: str = "") -> Iterator[Page]:
 
 def _brought_back_at_once(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
     """Do as :func:`_brought_back` does, for all marked sessions of a page. Return what was done with each."""
-    sids, rows = _sids_here(_marked(page)), dict(page)
+    marked, rows = _marked(page), dict(page)
+    sids = _sids_here(marked)
+    # These rows are saved later, and that by us.
+    _forget_copying([sids[name][0] for name in marked], list(marked.values()))
     found = _records_of(sids)
     known = {name: _data_to_write(name, rows[name], *here) for name, here in found.items() if here is not None}
     ended = [name for name, here in found.items() if here is None]
@@ -134,7 +140,8 @@ def _sids_here(marked: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return under which sids these sessions may be here, the first one to look at first."""
     found = {}
     for name, mark in marked.items():
-        keys = derived_keys(name, int(mark)) if mark.isdigit() else []
+        word = mark.partition(b" ")[0]
+        keys = derived_keys(name, int(word)) if word.isdigit() else []
         found[name] = [_sid(name), *map(sid_of, keys)]
     return found
 
@@ -248,6 +255,25 @@ def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
         return sending.command("GET", partitions[number].moved_of(sids[number]))
 
     return [mark for [mark] in drive(ask_each("mark", partitions, reading, 1))] if sids else []
+
+
+def _look_for_late_saves(marked: Mapping[str, bytes], page: Sequence[tuple[str, Row | None]]) -> None:
+    for name, row in page:
+        # Going back to the release before, somebody may count by --dry-run what is left.
+        if conf.MOVES and row is not None and name in marked:
+            log_if_saved_late(row, marked[name].decode(errors="replace"))
+
+
+def _forget_copying(sids: Sequence[str], found: Sequence[bytes]) -> None:
+    """Take the times of the copying out of these marks."""
+    partitions = [keyspace().of_sid(sid) for sid in sids]
+
+    def marking(number: int, at: int) -> bytes:
+        word = found[number].partition(b" ")[0]
+        return sending.command("SET", partitions[number].moved_of(sids[number]), word, "XX", "KEEPTTL")
+
+    if sids:
+        drive(ask_each("mark", partitions, marking, 1))
 
 
 def _move(page: _Rows, begun: set[str]) -> tuple[int, int]:

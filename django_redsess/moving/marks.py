@@ -2,7 +2,8 @@
 The marks of sessions that were moved here, and the script that moves one.
 
 A mark stays when its session ends. So it stays ended, although its row is still in the other store. A mark is
-``here``, or the number of the bucket in which the session has another key here.
+``here``, or the number of the bucket in which the session has another key here. Of a session that was copied, two
+times in seconds follow: the deadline of its row, and when it was copied. So rows that are saved later can be told.
 
 A record that was copied has the revision :data:`COPIED` until it is compared with its row, by who uses it first: a
 process that does not move yet may have written the row after it was read.
@@ -49,7 +50,7 @@ def left_of(sid: str) -> Steps[Gone]:
     """Read what is left of the session ``sid`` in one round trip."""
     partition = keyspace().of_sid(sid)
     note, mark = yield from texts_of(partition, partition.ended_of(sid), partition.moved_of(sid))
-    return Gone(note, mark)
+    return Gone(note, mark.partition(" ")[0])
 
 
 def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
@@ -76,7 +77,15 @@ def moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
 
 def marking(sid: str, deadline: int | None, mark: str, now: int) -> bytes:
     """Pack the command that :func:`set_mark` sends at the server's time ``now``."""
-    return sending.command("SET", keyspace().of_sid(sid).moved_of(sid), mark, "NX", "PX", lifetime(deadline, now))
+    name, kept_for = keyspace().of_sid(sid).moved_of(sid), lifetime(deadline, now)
+    # Of a session that is not copied, there is no row that could be saved later.
+    full = mark if mark == HERE else mark_of_copy(mark, deadline, now)
+    return sending.command("SET", name, full, "NX", "PX", kept_for)
+
+
+def mark_of_copy(mark: str, deadline: int | None, now: int) -> str:
+    """Return the mark of a session that is copied ``now``, with a row that has this ``deadline``."""
+    return f"{mark} {(deadline or 0) // 1000} {now // 1000}"
 
 
 def lifetime(deadline: int | None, now: int) -> int:
@@ -132,6 +141,7 @@ def copy(sid: str, made: Copy, at: int, sid_there: str) -> Call[tuple[str, int]]
         seen=made.seen,
         due=made.due,
         place=score_of_new(record.client_packed),
+        mark=mark_of_copy(HERE, made.deadline, at),
         mark_lifetime=lifetime(made.deadline, at),
         began_at=made.began_at,
         sid_there=sid_there,

@@ -27,6 +27,7 @@ def copy(store: Store, name: str, began_at: int, *, sid_there: str = "") -> str:
         "seen": store.now - 1,
         "due": store.now + LIFE,
         "place": "",
+        "mark": "here",
         "mark_lifetime": LIFE,
         "began_at": began_at,
         "sid_there": sid_there or sid,

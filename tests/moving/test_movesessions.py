@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.contrib.sessions.backends.db import SessionStore as DatabaseSession
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
@@ -15,8 +18,11 @@ from django.test.utils import CaptureQueriesContext
 
 from django_redsess import online
 from django_redsess.moving import SessionStore, in_bulk
+from django_redsess.moving.contents import _log_release_before
 from django_redsess.moving.sources import DatabaseSource
 from django_redsess.transport.keys import bucket_of, bucket_of_user, sid_of
+
+DAY = 86_400
 
 pytestmark = pytest.mark.usefixtures("moving")
 
@@ -284,6 +290,90 @@ def test_what_does_not_fit_is_named_and_changes_nothing(rows, moving, changes, o
     moving.SESSION_ENGINE = "django_redsess.backend"
     with pytest.raises(CommandError, match="SESSION_ENGINE"):
         call_command("movesessions", **options)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], int]]:
+    """Return a function that counts the warnings of a release before that runs beside step 2."""
+    _log_release_before.cache_clear()
+    yield lambda: sum("release before" in text for text in caplog.messages)
+    _log_release_before.cache_clear()
+
+
+def save_before(key: str, **ahead: int) -> None:
+    """Save a session as the release before does, by a clock that is ahead or after this time has passed."""
+    with time_machine.travel(datetime.now(UTC) + timedelta(**ahead)):
+        old = DatabaseSession(key)
+        old["colour"] = "red"
+        old.save()
+
+
+@pytest.mark.parametrize("option", ["", "finish"])
+@pytest.mark.parametrize("used", [True, False])
+def test_a_release_before_that_runs_beside_step_2_is_told_once(
+    rows, step, partitions, told, caplog, option: str, used: bool
+) -> None:
+    DatabaseSession(rows[2]).save()
+    with step(2):
+        moved()
+        for key in rows if used else ():
+            session = SessionStore(key)
+            session["basket"] = 20
+            session.save()
+        moved()
+        assert told() == 0
+    save_before(rows[2], minutes=10)
+    save_before(rows[0], minutes=10)
+    with step(2):
+        moved(**({option: True} if option else {}))
+        assert told() == 1
+    assert not any(key in caplog.text for key in rows)
+
+
+def test_one_that_saved_what_had_ended_is_told(rows, step, told) -> None:
+    with step(2):
+        SessionStore(rows[2]).load()
+        online.end(SessionStore(rows[2]).sid or "", *(each.sid for each in online.sessions()))
+        save_before(rows[2], minutes=10)
+        moved()
+        assert told() == 1
+
+
+@pytest.mark.parametrize("expiry", [None, 60, 60 * DAY, timedelta(days=60)])
+def test_what_may_be_is_no_release_before(rows, step, partitions, monkeypatch, told, expiry: Any) -> None:
+    together = in_bulk.together
+
+    def in_step_1(calls: Any) -> Any:
+        with step(1):
+            for key in rows[:3]:
+                session = SessionStore(key)
+                session.set_expiry(expiry)
+                session.save()
+        return together(calls)
+
+    # The clock of this web server is ahead.
+    for key in rows:
+        save_before(key, hours=1)
+    monkeypatch.setattr(in_bulk, "together", in_step_1)
+    # As if it had been killed.
+    monkeypatch.setattr(in_bulk, "_take_late_changes", lambda moved: None)
+    with step(2):
+        moved()
+        monkeypatch.setattr(in_bulk, "together", together)
+        moved()
+        for key in rows:
+            session = SessionStore(key)
+            session.set_expiry(expiry)
+            session.save()
+        moved()
+    with step(1):
+        moved(back=True)
+    # The release before is back, and then goes on to step 2 once more.
+    save_before(rows[2], minutes=10)
+    with step(2):
+        moved()
+        moved(finish=True)
+    assert told() == 0
 
 
 def test_in_a_cluster(rows, step, clustered, moving) -> None:
