@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 
@@ -14,9 +14,6 @@ from django_redsess.session.merge import same
 from django_redsess.session.record import DEADLINE_MAX, USER_ID_MAX
 from django_redsess.session.saving import user_of
 from django_redsess.transport.keys import sid_of
-
-if TYPE_CHECKING:
-    from django_redsess.moving.sources import Row
 
 logger = logging.getLogger("django_redsess")
 
@@ -76,19 +73,19 @@ LATE_SECONDS = 300
 """A request of step 1 may save the row of a session that has been moved since it began. None takes longer than this."""
 
 
-def log_if_saved_late(row: Row, mark: str) -> None:
+def log_if_saved_late(data: dict[str, Any], deadline_ms: int | None, mark: str) -> None:
     """
-    Log once if ``row`` was saved long after its session was copied here: no process of step 1 or 2 does that.
+    Log once if a row was saved long after its session was copied here: no process of step 1 or 2 does that.
 
     The ``mark`` of the session has the deadline that the row had then. It is compared first, because the clock of the
     web server that saved the row may be off.
     """
     _, *times = mark.split(" ")
-    expiry = row.data.get("_session_expiry") or settings.SESSION_COOKIE_AGE
-    if row.deadline is None or len(times) != 2 or not isinstance(expiry, int):
+    expiry = data.get("_session_expiry") or settings.SESSION_COOKIE_AGE
+    if deadline_ms is None or len(times) != 2 or not isinstance(expiry, int):
         return
     had, copied = map(int, times)
-    deadline = row.deadline // 1000
+    deadline = deadline_ms // 1000
     if deadline > had + LATE_SECONDS and deadline - expiry > copied + LATE_SECONDS:
         _log_release_before()
 

@@ -261,7 +261,7 @@ def _look_for_late_saves(marked: Mapping[str, bytes], page: Sequence[tuple[str, 
     for name, row in page:
         # Going back to the release before, somebody may count by --dry-run what is left.
         if conf.MOVES and row is not None and name in marked:
-            log_if_saved_late(row, marked[name].decode(errors="replace"))
+            log_if_saved_late(row.data, row.deadline, marked[name].decode(errors="replace"))
 
 
 def _forget_copying(sids: Sequence[str], found: Sequence[bytes]) -> None:
