@@ -17,13 +17,18 @@ from django_redsess.transport.round_trips import Steps, ask_each, drive, in_stor
 
 def move(*, dry_run: bool = False) -> Iterator[Page]:
     """
-    Move all sessions to the next store. Yield what became of each page; ``left`` are due or unreadable.
+    Move all sessions to the next store. Yield what became of each page; ``left`` are unreadable, or due meanwhile.
 
-    Blocks are copied before. It can be stopped and run again at any time, twice at once, and beside the site's traffic.
-    ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage of either store.
+    Those that are due end before, where they are, and blocks are copied. It can be stopped and run again at any time,
+    twice at once, and beside the site's traffic. ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage
+    of either store.
     """
     both = stores()
     if not dry_run:
+        with using(both.before):
+            # No cleaner works there any more.
+            for _ in cleaning.expired():
+                pass
         _copy_blocks(both)
     for sids in _pages(both.before):
         if dry_run:

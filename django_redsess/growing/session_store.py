@@ -14,7 +14,7 @@ from django_redsess.growing.stores import stores
 from django_redsess.growing.transfer import COPIED, move_all_of, transfer
 from django_redsess.session import blocks, script_calls
 from django_redsess.session.record import revision_of
-from django_redsess.session.saving import user_of
+from django_redsess.session.saving import NOTHING_KNOWN, user_of
 from django_redsess.session.script_calls import Ending, Loaded, Outcome
 from django_redsess.session.session_store import SessionStore as PlainSessionStore
 from django_redsess.signals import Reason
@@ -52,6 +52,7 @@ class SessionStore(PlainSessionStore):
         data = yield from super().loading()
         if self.known.revision != COPIED:
             return data
+        self.known = NOTHING_KNOWN
         loaded = yield from self._reading(self.store, sid)
         return (yield from in_store(self.store, self._taking, loaded))
 

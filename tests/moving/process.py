@@ -90,8 +90,9 @@ class Forked(Process):
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
             self._pid = None
-            # Until it is dead: nobody else has the other end.
-            self._answers.read()
+            # Until it is dead: nobody else has the other end. It may have left a request unread.
+            with suppress(ConnectionResetError):
+                self._answers.read()
             for each in (self._answers, self._requests, self._connection):
                 with suppress(OSError):
                     each.close()
@@ -170,10 +171,13 @@ def users() -> dict[str, Any]:
 
 def before(user: str, data: dict[str, Any]) -> dict[str, Any]:
     """Save a session in the other store, as the release before does."""
+    from django_redsess.backend import SessionStore
+    from django_redsess.conf import conf
     from django_redsess.moving.sources import source
     from django_redsess.session.record import Client
 
-    session = source().opened(None, Client())
+    # Of two stores of this engine, this process is at step 1, and has the settings of the one before.
+    session = SessionStore() if conf.MOVE_TO else source().opened(None, Client())
     if user:
         found = user_of(user)
         session[SESSION_KEY], session[HASH_SESSION_KEY] = user, found.get_session_auth_hash()
@@ -285,9 +289,10 @@ def respond(cookie: str | None, what: str, arguments: dict[str, Any]) -> dict[st
     """
     Do a request and save its session as the middleware does.
 
-    Return the cookie that the browser has afterwards, the user, the data, whether the session is here, whether it was
+    Return the cookie that the browser has afterwards, the user, the data, whether the session has moved, whether it was
     found, and ``interrupted`` or ``refused`` if the request did not get through.
     """
+    from django_redsess.conf import conf
     from django_redsess.exceptions import SignInRefused
 
     session, error = import_module(settings.SESSION_ENGINE).SessionStore(cookie), ""
@@ -307,7 +312,7 @@ def respond(cookie: str | None, what: str, arguments: dict[str, Any]) -> dict[st
     except SignInRefused:
         error, found, cookie = "refused", {}, None
     data = {name: value for name, value in found.items() if not name.startswith("_")}
-    is_here = getattr(session, "there", None) is None
+    is_here = getattr(session, "store", None) is not None if conf.MOVE_TO else getattr(session, "there", None) is None
     return {
         "cookie": cookie,
         "user": found.get(SESSION_KEY, ""),

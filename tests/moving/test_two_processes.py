@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.moving.conftest import DATABASE
+from tests.moving.conftest import GROWING
 from tests.moving.process import Process, Template
 
 OPERATIONS = 60
@@ -28,8 +28,8 @@ PAUSES = [0, 0.003, 0.006, 0.012]
 
 OTHERWISE = "a session that lives was signed out, or a change was lost"
 
-SOURCES = {"Django's": DATABASE}
-"""The stores that sessions are moved from: what ``MOVE_FROM`` is for each."""
+BEFORE = {"PREFIX": "before", "PARTITIONS": 1}
+"""The store that sessions are moved from, if it is one of this engine."""
 
 
 @dataclass
@@ -51,16 +51,24 @@ class Expected:
 Settings = Callable[[int], dict[str, Any]]
 
 
-@pytest.fixture(params=list(SOURCES))
+@pytest.fixture(params=["Django's", "ours"])
 def settings_of(request: pytest.FixtureRequest, site: Any, store_settings: Any) -> Settings:
     """Return a function that gives the settings of a process at step 1 or 2. This process looks at the same store."""
+    partitions = site("step 2")["redsess"]["PARTITIONS"]
 
     def given(step: int) -> dict[str, Any]:
         settings: dict[str, Any] = site(f"step {step}")
-        return {**settings, "redsess": {**settings["redsess"], "MOVE_FROM": SOURCES[request.param]}}
+        if request.param == "ours":
+            here = {"PREFIX": "redsess", "PARTITIONS": partitions}
+            redsess = {**BEFORE, "MOVE_TO": here} if step == 1 else {**here, "MOVE_FROM": BEFORE}
+            return {**settings, "engine": GROWING, "redsess": redsess}
+        return settings
 
+    if request.param == "ours":
+        # Nobody looks whether the keys of the store before agree.
+        request.getfixturevalue("left_alone")
     store_settings.SECRET_KEY = "moving"
-    store_settings.REDSESS = {**store_settings.REDSESS, "PARTITIONS": given(1)["redsess"]["PARTITIONS"]}
+    store_settings.REDSESS = {**store_settings.REDSESS, "PARTITIONS": partitions}
     return given
 
 
@@ -70,6 +78,7 @@ class World:
     def __init__(self, random: Random, settings_of: Settings, begun: ExitStack) -> None:
         self.random, self.begun = random, begun
         self.templates = {step: begun.enter_context(closing(Template(settings_of(step)))) for step in (1, 2)}
+        self.always_merges = settings_of(1)["engine"] == GROWING
         self.steps = [1, random.choice((1, 2))]
         self.processes = [self.start(step) for step in self.steps]
         self.pool = begun.enter_context(ThreadPoolExecutor(3))
@@ -286,7 +295,7 @@ class World:
             return
         changes = [{name: self.random.randrange(1000)} for name in ("colour", "size")]
         # Where the engine before saves, the last one wins, as it always did.
-        merges = each.is_here is True or 2 in self.steps
+        merges = self.always_merges or each.is_here is True or 2 in self.steps
         asked = [
             self.ask_meanwhile(each, process, "save", changes=change, pause=self.random.choice(PAUSES))
             for process, change in zip(self.processes, changes, strict=True)
