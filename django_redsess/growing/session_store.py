@@ -11,7 +11,8 @@ from typing import Any
 
 from django_redsess.growing.other_store import OtherStore
 from django_redsess.growing.stores import stores
-from django_redsess.growing.transfer import COPIED, move_all_of, transfer
+from django_redsess.growing.transfer import move_all_of, transfer
+from django_redsess.moving.marks import COPIED
 from django_redsess.session import blocks, script_calls
 from django_redsess.session.record import revision_of
 from django_redsess.session.saving import NOTHING_KNOWN, user_of

@@ -16,17 +16,15 @@ from typing import Any, NamedTuple
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.growing.stores import Stores
-from django_redsess.moving.marks import lifetime
+from django_redsess.moving.marks import COPIED, lifetime
 from django_redsess.session import script_calls
 from django_redsess.session.client_address import score_of_new
 from django_redsess.session.record import Record, log_unusable, pack, unpack, with_revision
 from django_redsess.transport import lua_scripts, sending
 from django_redsess.transport.keys import keyspace
+from django_redsess.transport.lua_scripts import Script
 from django_redsess.transport.round_trips import Call, EndedSessions, Steps, ask_each, in_store, together, with_scores
 from django_redsess.transport.sending import Pause
-
-COPIED = b"copied"
-"""The revision of a record that is still in the store before, too. ``lua/growing.lua`` has the same."""
 
 TRIES = 50
 """How often a session is copied again that is saved in the store before meanwhile."""
@@ -109,13 +107,14 @@ def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> 
 
 def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[str, bytes]]:
     """Copy sessions to the present store. Return the revision of each, as it was copied by whichever process."""
-    calls = dict[str, Call[bytes]]()
+    calls, revisions = dict[str, Call[bytes]](), dict.fromkeys(found, b"")
     for sid, (at, record, due, seen, viewed, _) in found.items():
         if record is None:
             continue
-        partition, script = keyspace().of_sid(sid), lua_scripts.RECEIVE
-        args = script.arguments(
-            sid=sid,
+        revisions[sid] = record.revision
+        calls[sid] = _call(
+            lua_scripts.RECEIVE,
+            sid,
             record=with_revision(pack(sid, record), COPIED),
             user_id=record.user_id,
             login_time=record.login_ms or "",
@@ -127,35 +126,38 @@ def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[
             mark_lifetime=lifetime(due, at),
             viewed=viewed,
         )
-        calls[sid] = Call(partition, script, script.keys(partition, moved=partition.moved_of(sid)), args, _word)
-    words = dict(zip(calls, (yield from together(list(calls.values()))) if calls else [], strict=True))
-    revisions = dict.fromkeys(found, b"")
-    for sid, word in words.items():
-        record = found[sid].record
-        own = record.revision if record is not None else b""
-        revisions[sid] = own if word in (b"copied", b"here") else word
-    return revisions
+    words = yield from _words(calls)
+    return revisions | {sid: word for sid, word in words.items() if word not in (b"copied", b"here")}
 
 
 def _depart(revisions: dict[str, bytes], found: dict[str, Found]) -> Steps[dict[str, bytes]]:
     """Take sessions out of the present store. Return what became of each."""
-    calls, script = list[Call[bytes]](), lua_scripts.DEPART
+    calls = dict[str, Call[bytes]]()
     for sid, revision in revisions.items():
-        partition, there = keyspace().of_sid(sid), found[sid]
-        args = script.arguments(sid=sid, revision=revision, mark_lifetime=lifetime(there.due, there.at))
-        calls.append(Call(partition, script, script.keys(partition, moved=partition.moved_of(sid)), args, _word))
-    return dict(zip(revisions, (yield from together(calls)) if calls else [], strict=True))
+        there = found[sid]
+        kept_for = lifetime(there.due, there.at)
+        calls[sid] = _call(lua_scripts.DEPART, sid, revision=revision, mark_lifetime=kept_for)
+    return (yield from _words(calls))
 
 
 def _arrive(lives: dict[str, bool]) -> Steps[set[str]]:
     """End the moves of sessions: those that live are used in the present store. Return which these are."""
-    calls, script = list[Call[bytes]](), lua_scripts.ARRIVE
-    for sid, is_living in lives.items():
-        partition = keyspace().of_sid(sid)
-        args = script.arguments(sid=sid, lives=is_living, mark_lifetime=lifetime(None, 0))
-        calls.append(Call(partition, script, script.keys(partition, moved=partition.moved_of(sid)), args, _word))
-    done = (yield from together(calls)) if calls else []
-    return {sid for (sid, is_living), word in zip(lives.items(), done, strict=True) if is_living and word == b"arrived"}
+    kept_for, script = lifetime(None, 0), lua_scripts.ARRIVE
+    calls = {sid: _call(script, sid, lives=is_living, mark_lifetime=kept_for) for sid, is_living in lives.items()}
+    words = yield from _words(calls)
+    return {sid for sid, word in words.items() if lives[sid] and word == b"arrived"}
+
+
+def _call(script: Script, sid: str, **given: Any) -> Call[bytes]:
+    """Return a call of ``script`` about the session ``sid`` and its mark. Its result is the word of the reply."""
+    partition = keyspace().of_sid(sid)
+    keys = script.keys(partition, moved=partition.moved_of(sid))
+    return Call(partition, script, keys, script.arguments(sid=sid, **given), _word)
+
+
+def _words(calls: dict[str, Call[bytes]]) -> Steps[dict[str, bytes]]:
+    """Send these calls together. Return the word of each reply."""
+    return dict(zip(calls, (yield from together(list(calls.values()))) if calls else [], strict=True))
 
 
 def move_all_of(both: Stores, user_id: str) -> Steps[None]:

@@ -202,11 +202,7 @@ def _refuse_row(name: str, error: Exception) -> None:
     """Log that one row can't be moved or written. Raise what stops all of them."""
     if isinstance(error, (SessionStoreUnavailable, ImproperlyConfigured, RedisError)):
         raise error
-    _log_odd(name, type(error).__name__)
-
-
-def _log_odd(name: str, why: str) -> None:
-    log_unmovable(name, why)
+    log_unmovable(name, type(error).__name__)
 
 
 _Rows = list[tuple[str, Row]]
@@ -234,7 +230,7 @@ def _movable(page: Sequence[tuple[str, Row | None]]) -> _Rows:
         if keys_here(name) and movable(row):
             found.append((name, row))
         else:
-            _log_odd(name, "it can't be written here")
+            log_unmovable(name, "it can't be written here")
     return found
 
 

@@ -60,7 +60,7 @@ class World:
         self.partition = keyspace().partitions[0]
         self.coming, self.copied = sid_of(new_key()), _stored("5", size="M")
         sid = self.copied.sid or ""
-        record = with_revision(client.hget(self.partition.login, sid), transfer.COPIED)
+        record = with_revision(client.hget(self.partition.login, sid), marks.COPIED)
         client.hset(self.partition.login, sid, record)
         client.set(self.partition.moved_of(sid), self.copied.known.revision, px=100_000)
 
@@ -328,7 +328,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "receive": (
         lambda world: drive(transfer._receive({world.coming: _found(world)}, {})),
-        lambda world: revision_of(script_calls.read(world.coming).run().record or b"") == transfer.COPIED,
+        lambda world: revision_of(script_calls.read(world.coming).run().record or b"") == marks.COPIED,
     ),
     "depart": (
         lambda world: drive(
