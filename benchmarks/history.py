@@ -1,5 +1,5 @@
 """
-Measure what the rows of ``django_redsess.history`` cost: ``python -m benchmarks.history``.
+Measure what the rows of ``django_redsess.contrib.history`` cost: ``python -m benchmarks.history``.
 
 Rows a second through the real receivers, in batches as the cleaner sends them; the cleaner's ends a second with the app
 and without; and the CPU time of a sign-in and of an end, both ways in pairs. Rows are in SQLite, and in PostgreSQL
@@ -49,7 +49,7 @@ def measure(kind: str) -> list[tuple[str, str, str]]:
 
 
 def _rows() -> list[tuple[str, str, str]]:
-    from django_redsess.history import recording
+    from django_redsess.contrib.history import recording
     from django_redsess.signals import BegunSession, EndedSession, Reason
 
     now = datetime.now(UTC)
@@ -79,7 +79,7 @@ def _cleaner(url: str) -> list[tuple[str, str, str]]:
 
     from benchmarks.fill import fill
     from django_redsess import cleaning
-    from django_redsess.history import recording
+    from django_redsess.contrib.history import recording
     from django_redsess.signals import BegunSession
 
     client: Any = Redis.from_url(url)
@@ -110,7 +110,7 @@ def _pairs() -> list[tuple[str, str, str]]:
 
     from django_redsess import online
     from django_redsess.backend import SessionStore
-    from django_redsess.history import recording
+    from django_redsess.contrib.history import recording
 
     found: dict[tuple[str, bool], list[float]] = {}
 

@@ -100,7 +100,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
     from django.contrib.auth.models import User
     from django.db import connection
 
-    from django_redsess.history.models import SignIn
+    from django_redsess.contrib.history.models import SignIn
     from django_redsess.online.user_agents import client_of
     from django_redsess.signals import Reason
     from testproject import people

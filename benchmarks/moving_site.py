@@ -64,7 +64,7 @@ def configure() -> None:
             "sessions": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": site["redis"], "OPTIONS": REDIS},
         },
         SESSION_CACHE_ALIAS="sessions",
-        SESSION_ENGINE="django_redsess.moving" if step else DATABASE,
+        SESSION_ENGINE="django_redsess.contrib.moving" if step else DATABASE,
         REDSESS={"PARTITIONS": site["partitions"], "MOVE_FROM": DATABASE, "MOVES": step == 2},
     )
 

@@ -67,8 +67,8 @@ async def _measured(
     server: servers.Server, other: Executor, sockets: list[int], seconds: int, ends: int
 ) -> list[tuple[int, str, float, float]]:
     from django_redsess.backend import SessionStore
-    from django_redsess.watching import WatchedSession
-    from django_redsess.watching import ends as watch
+    from django_redsess.contrib.sockets.ended_sessions import WatchedSession
+    from django_redsess.contrib.sockets.ended_sessions import ends as watch
 
     async def opened(user_id: int) -> tuple[SessionStore, WatchedSession]:
         session = SessionStore()

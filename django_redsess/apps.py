@@ -19,12 +19,10 @@ class RedsessConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess import (
-            accounts,
-            checks,  # noqa: F401
-        )
+        from django_redsess import checks  # noqa: F401
+        from django_redsess.accounts import signals
         from django_redsess.conf import FOLDER_OF_TESTS
-        from django_redsess.middleware import not_about_an_outage
+        from django_redsess.responses import not_about_an_outage
         from django_redsess.transport import observing
 
         if FOLDER_OF_TESTS in os.environ:
@@ -32,5 +30,5 @@ class RedsessConfig(AppConfig):
             from django_redsess import testing  # noqa: F401
 
         observing.begin()
-        accounts.receive_signals()
+        signals.receive_signals()
         logging.getLogger("django.request").addFilter(not_about_an_outage)

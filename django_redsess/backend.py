@@ -6,7 +6,7 @@ from importlib import import_module
 
 from django.conf import settings
 
-from django_redsess.session.session_store import SessionStore
+from django_redsess.session.store import SessionStore
 
 __all__ = ["SessionStore"]
 

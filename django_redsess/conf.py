@@ -357,7 +357,7 @@ class Conf:
         None,
         Rule(
             lambda value: value is None or is_path(value),
-            "None, or the dotted path of a function, such as 'django_redsess.places.geoip2'",
+            "None, or the dotted path of a function, such as 'django_redsess.contrib.geoip2.places'",
         ),
         """
         The dotted path of a function that takes a list of addresses and returns a dict of addresses to places.
@@ -418,7 +418,7 @@ class Conf:
         (),
         Rule(
             lambda value: _are(value, is_path),
-            "a list or tuple of dotted paths of classes, such as 'django_redsess.observers.opentelemetry.Observer'",
+            "a list or tuple of dotted paths of classes, such as 'django_redsess.contrib.opentelemetry.Observer'",
         ),
         """
         The dotted paths of the classes that are told of each operation on the store: see :doc:`observers`.
@@ -430,7 +430,7 @@ class Conf:
         90,
         AT_LEAST_ONE_OR_NONE._replace(words="a number of days, an integer of 1 or more, or None"),
         """
-        For how many days the app ``django_redsess.history`` keeps the rows of sign-ins. None: for ever.
+        For how many days the app ``django_redsess.contrib.history`` keeps the rows of sign-ins. None: for ever.
 
         The row of a living session stays. So does the latest row of each user, without address and user agent.
         """,
@@ -445,13 +445,13 @@ class Conf:
         """
         Where sessions are moved from.
 
-        With ``SESSION_ENGINE = "django_redsess.moving"``, the dotted path of a session engine, such as
-        ``django.contrib.sessions.backends.db``, or of a subclass of :class:`django_redsess.moving.Source`. Or a dict of
-        an engine's path as ``SESSION_ENGINE`` and of the ``SESSION_CACHE_ALIAS`` that it had, if that is another one
-        now.
+        With ``SESSION_ENGINE = "django_redsess.contrib.moving"``, the dotted path of a session engine, such as
+        ``django.contrib.sessions.backends.db``, or of a subclass of :class:`django_redsess.contrib.moving.Source`. Or a
+        dict of an engine's path as ``SESSION_ENGINE`` and of the ``SESSION_CACHE_ALIAS`` that it had, if that is
+        another one now.
 
-        With ``SESSION_ENGINE = "django_redsess.growing"``, a dict of what differs in the other store of this engine:
-        ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
+        With ``SESSION_ENGINE = "django_redsess.contrib.moving.growing"``, a dict of what differs in the other store of
+        this engine: ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
         """,
     )
     MOVE_TO = Setting[Mapping[str, Any] | None](
@@ -461,8 +461,8 @@ class Conf:
             "None, or a dict of SESSION_CACHE_ALIAS, PREFIX and PARTITIONS of another store of this engine",
         ),
         """
-        Where sessions are about to move, with ``SESSION_ENGINE = "django_redsess.growing"``: a dict of what differs in
-        the next store of this engine. They stay here until the settings are those of the next store.
+        Where sessions are about to move, with ``SESSION_ENGINE = "django_redsess.contrib.moving.growing"``: a dict of
+        what differs in the next store of this engine. They stay here until the settings are those of the next store.
         """,
     )
     MOVES = Setting[bool](
@@ -474,7 +474,7 @@ class Conf:
     HISTORY_NOTIFY = Setting[bool](
         False,
         TRUE_OR_FALSE,
-        "Whether a user gets a mail after a sign-in on a new device. Needs the app ``django_redsess.history``.",
+        "Whether a user gets a mail after a sign-in on a new device. Needs the app ``django_redsess.contrib.history``.",
     )
     HISTORY_MAILER = Setting[str | None](
         None,

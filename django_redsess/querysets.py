@@ -20,11 +20,11 @@ from django.db import NotSupportedError
 from django.db.models import Model, Q, QuerySet
 
 from django_redsess import online, viewed
+from django_redsess.online.cursor import Place
 from django_redsess.online.listing import USERS_MAX, Guests, SessionFilter, seconds_of_active
-from django_redsess.online.paging import Place
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.user_agents import Wanted
-from django_redsess.session.client_address import named_network, network_of
+from django_redsess.session.address_index import named_network, network_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

@@ -25,13 +25,13 @@ from django.test.runner import ParallelTestSuite, RemoteTestResult, RemoteTestRu
 import django_redsess.conf as configuration
 from django_redsess.conf import FOLDER_OF_TESTS
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls
-from django_redsess.transport import lua_scripts, retries
+from django_redsess.session import operations
+from django_redsess.transport import attempts, scripts
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import Keyspace, Partition
+from django_redsess.transport.packing import command
 from django_redsess.transport.pools import Clock
-from django_redsess.transport.round_trips import drive, now
-from django_redsess.transport.sending import command
+from django_redsess.transport.steps import drive, now
 
 if TYPE_CHECKING:
     from unittest import TestCase as _TestCase
@@ -387,9 +387,9 @@ def _announce() -> None:
 def _move_clock(milliseconds: int) -> None:
     if milliseconds != Clock.moved_ms:
         Clock.moved_ms = milliseconds
-        lua_scripts.move_clock(milliseconds)
+        scripts.move_clock(milliseconds)
         # They have the digest of a script.
-        script_calls.templates.cache_clear()
+        operations.templates.cache_clear()
 
 
 def _close_all() -> None:
@@ -399,7 +399,7 @@ def _close_all() -> None:
 
 def _ask(tag: str, commands: list[tuple[Any, ...]]) -> list[Any]:
     packed = b"".join(command(*each) for each in commands)
-    return drive(retries.fetch(pool().of(tag), tag, commands[0][0].lower(), packed, len(commands), len(commands)))
+    return drive(attempts.fetch(pool().of(tag), tag, commands[0][0].lower(), packed, len(commands), len(commands)))
 
 
 def _batches(items: list[Any]) -> Iterator[list[Any]]:

@@ -68,7 +68,8 @@ INSTALLED_APPS = [
     "testproject.shop",  # Before django_redsess: it replaces some of its templates.
     # Before django.contrib.auth, which stores the time of a sign-in: a refused sign-in then does not reach it.
     "django_redsess",
-    "django_redsess.history",
+    "django_redsess.contrib.history",
+    "django_redsess.contrib.moving",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -133,9 +134,9 @@ REDSESS: dict[str, Any] = {
 }
 
 if os.environ.get("HISTORY") == "0":
-    INSTALLED_APPS.remove("django_redsess.history")
+    INSTALLED_APPS.remove("django_redsess.contrib.history")
 
 if os.environ.get("MOVE") == "db":
-    SESSION_ENGINE = "django_redsess.moving"
+    SESSION_ENGINE = "django_redsess.contrib.moving"
     # The first step. The page of testproject/shop/moving.py goes on.
     REDSESS |= {"MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": False}

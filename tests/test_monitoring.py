@@ -13,8 +13,9 @@ import redis as redis_py
 from django.test import AsyncClient, Client, override_settings
 from prometheus_client.parser import text_string_to_metric_families
 
-from django_redsess import exposition, online
+from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.contrib.prometheus import metrics_page
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace, sid_of
@@ -27,7 +28,7 @@ class Own(redis_py.Connection):
     """A class of the site's own."""
 
 
-OBSERVED = "django_redsess.observers.prometheus.Observer"
+OBSERVED = "django_redsess.contrib.prometheus.observer.Observer"
 # Django's test client raises what the site has not answered.
 CLIENT = Client()
 
@@ -239,7 +240,7 @@ def test_the_store_is_asked_once_in_ten_seconds_by_however_many(
     CLIENT.cookies["sessionid"] = new_session("7").session_key
     online.totals()
     now = time.monotonic()
-    monkeypatch.setattr(exposition, "monotonic", lambda: now)
+    monkeypatch.setattr(metrics_page, "monotonic", lambda: now)
     round_trips()
     commands()
     with ThreadPoolExecutor(8) as threads:
@@ -261,7 +262,7 @@ def test_the_store_is_asked_once_in_ten_seconds_by_however_many(
 @pytest.mark.parametrize("cause", ["unreachable", "timeout"])
 def test_a_scrape_in_an_outage_has_no_numbers_of_the_store(impatient: Server, cause: str, monkeypatch) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(exposition, "monotonic", lambda: now)
+    monkeypatch.setattr(metrics_page, "monotonic", lambda: now)
     assert scraped()["redsess_up",] == 1
     now += 10.1
     with OUTAGES[cause](impatient):

@@ -21,16 +21,18 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_redsess import cleaning, online, times, urls, viewed
-from django_redsess.api import urls as urls_of_api
-from django_redsess.history import management as of_history
-from django_redsess.history.blocks import put_back
-from django_redsess.history.models import BlockCopy, SignIn
+from django_redsess import cleaning, online, times, viewed
+from django_redsess.accounts import urls
+from django_redsess.contrib.api import urls as urls_of_api
+from django_redsess.contrib.history.blocks import put_back
+from django_redsess.contrib.history.management import commands as of_history
+from django_redsess.contrib.history.models import BlockCopy, SignIn
+from django_redsess.contrib.moving.management import commands as of_moving
 from django_redsess.management import commands as own_commands
-from tests.api.test_endpoints import ALL as ALL_OF_API
+from tests.contrib.api.test_endpoints import ALL as ALL_OF_API
+from tests.contrib.history.rows import row
 from tests.helpers.accounts import sid_of, sign_in
 from tests.helpers.admin_pages import Page
-from tests.history.rows import row
 
 ZONE = ZoneInfo("America/New_York")
 FIRST = datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
@@ -160,7 +162,7 @@ COMMANDS: dict[str, list[list[str]]] = {
 
 
 def test_every_command_works(lived_in) -> None:
-    folders = [*own_commands.__path__, *(f"{each}/commands" for each in of_history.__path__)]
+    folders = [*own_commands.__path__, *of_history.__path__, *of_moving.__path__]
     assert {each.name for each in iter_modules(folders)} == set(COMMANDS)
     for name, calls in COMMANDS.items():
         for arguments in calls:

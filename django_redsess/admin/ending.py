@@ -40,13 +40,13 @@ from django_redsess.admin.users import (
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.middleware import unavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
 from django_redsess.online.labels import when
 from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.querysets import SessionQuerySet
+from django_redsess.responses import unavailable
 from django_redsess.signals import EndedSession
 
 END_MAX = 50_000  # After so many sessions a request stops, and its page offers to continue.

@@ -19,7 +19,7 @@ from django.utils import translation
 
 from django_redsess import times
 from django_redsess.admin import history
-from django_redsess.online.labels import COLUMNS, Record, csv_row, record_of
+from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
 from django_redsess.querysets import SessionQuerySet
 
 AT_ONCE = 900  # So many sessions are written at a time. With the overlap, they are one read.

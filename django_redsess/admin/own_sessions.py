@@ -12,7 +12,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext
 
-from django_redsess import online, reauthentication
+from django_redsess import online
+from django_redsess.accounts import reauthentication
 from django_redsess.admin import pages
 from django_redsess.models import OnlineSession
 from django_redsess.querysets import SessionQuerySet

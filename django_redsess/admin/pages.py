@@ -36,9 +36,9 @@ from django_redsess import viewed
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
 from django_redsess.online.labels import exactly, when
-from django_redsess.past import PastSignIn
 from django_redsess.querysets import users_by_id, visible
 from django_redsess.session import notice
+from django_redsess.sign_in_source import PastSignIn
 
 USER, WHO = "user", "who"
 """Parameters of the list of sessions. Its filters know more."""

@@ -29,9 +29,9 @@ from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import when
-from django_redsess.past import UsersPast
 from django_redsess.querysets import visible
 from django_redsess.session.deadlines import SLACK_MAX, slack_of
+from django_redsess.sign_in_source import UsersPast
 
 UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
 

@@ -46,7 +46,7 @@ from django_redsess.online.listing import SessionFilter
 from django_redsess.online.samples import Present
 from django_redsess.online.user_agents import BROWSERS
 from django_redsess.querysets import SessionQuerySet, visible
-from django_redsess.session.client_address import network_of
+from django_redsess.session.address_index import network_of
 
 BROWSER_MAX = 60  # Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent.
 

@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online, past
+from django_redsess import online, sign_in_source
 from django_redsess.admin import history
 from django_redsess.admin.pages import (
     NAME_MAX,
@@ -128,9 +128,11 @@ SIGN_INS_SHOWN = 5
 """How many of the last sign-ins the pages of a session and of a user show."""
 
 
-def past_of(request: HttpRequest, site: AdminSite, user_id: str) -> past.UsersPast | None:
+def past_of(request: HttpRequest, site: AdminSite, user_id: str) -> sign_in_source.UsersPast | None:
     """Return the last sign-ins of a user. None if the administrator may not see them, or none are kept."""
-    return past.source.shown_to(request, site, user_id, limit=SIGN_INS_SHOWN) if past.source else None
+    return (
+        sign_in_source.source.shown_to(request, site, user_id, limit=SIGN_INS_SHOWN) if sign_in_source.source else None
+    )
 
 
 def name_among(users: Mapping[str, object], user_id: str) -> str:
@@ -140,24 +142,29 @@ def name_among(users: Mapping[str, object], user_id: str) -> str:
     return Truncator(name).chars(NAME_MAX)
 
 
-def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: past.UsersPast) -> SafeString:
+def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: sign_in_source.UsersPast) -> SafeString:
     """Return the last sign-ins of a user as a table, with a link to all."""
     if not of_user.sign_ins:
         return format_html("{}", gettext("No sign-in is recorded."))
     headings = [gettext("Signed in"), gettext("Where from"), gettext("Ended"), gettext("How it ended")]
     names = names_of_enders(request, site, of_user.sign_ins)
     rows = [
-        (exactly(each.login_at), sender_html(each), end_html(each), capfirst(past.how_ended(each, names[each.by])))
-        for each in past.placed(of_user.sign_ins)
+        (
+            exactly(each.login_at),
+            sender_html(each),
+            end_html(each),
+            capfirst(sign_in_source.how_ended(each, names[each.by])),
+        )
+        for each in sign_in_source.placed(of_user.sign_ins)
     ]
     return table(headings, rows) + paragraph(link(of_user.url, gettext("All sign-ins of this user")))
 
 
-def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past.UsersPast) -> SafeString:
+def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_source.UsersPast) -> SafeString:
     """Return sentences about the last sign-in of a user who is not signed in, with a link to all of them."""
     if not of_user.sign_ins:
         return SafeString()
-    [last] = past.placed(of_user.sign_ins[:1])
+    [last] = sign_in_source.placed(of_user.sign_ins[:1])
     text = gettext("Last signed in %(time)s, with %(browser)s.")
     if last.address:
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
@@ -165,13 +172,15 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past.Users
     address = address_html(last.address) + place_html(last.place)
     parts = [filled(text, time=moment(last.login_at), address=address, browser=browser)]
     if last.ended_at:
-        how = past.how_ended(last, names_of_enders(request, site, of_user.sign_ins[:1])[last.by])
+        how = sign_in_source.how_ended(last, names_of_enders(request, site, of_user.sign_ins[:1])[last.by])
         parts.append(filled(gettext("How it ended: %(how)s, %(time)s."), how=how, time=end_html(last)))
     parts.append(link(of_user.url, gettext("All sign-ins of this user")))
     return format_html_join(" ", "{}", ((part,) for part in parts))
 
 
-def names_of_enders(request: HttpRequest, site: AdminSite, sign_ins: Iterable[past.PastSignIn]) -> dict[str, str]:
+def names_of_enders(
+    request: HttpRequest, site: AdminSite, sign_ins: Iterable[sign_in_source.PastSignIn]
+) -> dict[str, str]:
     """Return the names of the users who ended these, by primary key. Who may not be seen is named by that key."""
     user_ids = {each.by for each in sign_ins}
     others = user_ids - {"", *(each.user_id for each in sign_ins)}

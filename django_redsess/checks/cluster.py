@@ -33,12 +33,12 @@ from django_redsess.checks.server import (
 from django_redsess.checks.settings import problem
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
-from django_redsess.transport import connections, lua_scripts, sending
+from django_redsess.transport import connections, exchange, packing, scripts
 from django_redsess.transport.cluster_map import Cluster, named
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.outage import message_of
+from django_redsess.transport.outages import message_of
+from django_redsess.transport.packing import command
 from django_redsess.transport.pools import Clock
-from django_redsess.transport.sending import command
 
 FACTORY = "'CONNECTION_FACTORY': 'django_redsess.cluster.ClusterConnectionFactory'"
 
@@ -86,7 +86,7 @@ def _said_of(pool: Any) -> Iterator[Told]:
 
 
 def _refused(pool: Any) -> list[Told]:
-    commands = [*{*lua_scripts.commands(), *sending.COMMANDS}]
+    commands = [*{*scripts.commands(), *packing.COMMANDS}]
     commands += ["BLPOP"] if pool.cluster is None else ["ASKING"]
     commands += ["WAIT"] if conf.CONFIRM_ENDS is not None else []
     commands += ["SELECT"] if pool.connection_kwargs.get("db") else []
@@ -94,8 +94,8 @@ def _refused(pool: Any) -> list[Told]:
     # The keys of one partition stand for those of all.
     names = [keyspace().agreement.meta, *keyspace().partitions[0].names]
     try:
-        args = lua_scripts.PERMISSIONS.arguments(commands=commands, names=names)
-        refused, keys = sending.ask(pool, "EVAL", lua_scripts.PERMISSIONS.text, 0, *args)
+        args = scripts.PERMISSIONS.arguments(commands=commands, names=names)
+        refused, keys = exchange.ask(pool, "EVAL", scripts.PERMISSIONS.text, 0, *args)
     except NoPermissionError as reason:  # Its text names the command and the user.
         message = message_of(reason)
     except ResponseError as reason:
@@ -121,7 +121,7 @@ def _refused(pool: Any) -> list[Told]:
 
 def _evicting(pool: Any) -> list[Told]:
     try:
-        told = force_str(sending.ask(pool, "INFO", "memory"))
+        told = force_str(exchange.ask(pool, "INFO", "memory"))
     except ResponseError:  # The user need not be allowed to run INFO.
         return []
     match = re.search(r"maxmemory_policy:(allkeys-\S+)", told)
@@ -139,25 +139,27 @@ def _evicting(pool: Any) -> list[Told]:
 
 def _forgetting(pool: Any) -> list[Told]:
     # In a cluster a replica takes over, which has all that the node has forgotten.
-    if pool.cluster is not None or apps.is_installed("django_redsess.history"):
+    if pool.cluster is not None or apps.is_installed("django_redsess.contrib.history"):
         return []
     names, now = [each.blocked for each in keyspace().partitions], int(time.time() * 1000)
     try:
-        config = _fields(sending.ask(pool, "CONFIG", "GET", "save", "appendonly"))
-        if config.get("save") or config.get("appendonly") != "no" or not sending.ask(pool, "EXISTS", *names):
+        config = _fields(exchange.ask(pool, "CONFIG", "GET", "save", "appendonly"))
+        if config.get("save") or config.get("appendonly") != "no" or not exchange.ask(pool, "EXISTS", *names):
             return []
-        if not any(sending.ask(pool, "ZCOUNT", name, now, "+inf") for name in names):
+        if not any(exchange.ask(pool, "ZCOUNT", name, now, "+inf") for name in names):
             return []
     except ResponseError:  # Managed servers hide it.
         return []
     message = "Users are blocked, and the server of the sessions saves nothing: a restart lets them sign in again."
-    hint = "Add 'django_redsess.history' to INSTALLED_APPS, which keeps a copy of blocks. Or set appendonly yes."
+    hint = (
+        "Add 'django_redsess.contrib.history' to INSTALLED_APPS, which keeps a copy of blocks. Or set appendonly yes."
+    )
     return [("W065", message, hint)]
 
 
 def _saving(pool: Any) -> list[Told]:
     try:
-        reply = sending.ask(pool, "CONFIG", "GET", "save", "appendonly")
+        reply = exchange.ask(pool, "CONFIG", "GET", "save", "appendonly")
     except (RedisError, OSError):  # Managed servers hide it.
         return []
     config = _fields(reply)
@@ -182,7 +184,7 @@ def every() -> list[Any]:
     primaries: list[Any] = cluster.nodes()
     for primary in primaries if isinstance(cluster, Cluster) else []:
         with suppress(RedisError):
-            ranges = sending.ask(primary, "CLUSTER", "SLOTS")
+            ranges = exchange.ask(primary, "CLUSTER", "SLOTS")
             told = {(force_str(host or ""), port) for _, _, _, *replicas in ranges for host, port, *_ in replicas}
             return [*primaries, *(cluster.at(address, primary) for address in sorted(told))]
     return primaries
@@ -286,7 +288,7 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
                 wrong = "has the factory for clusters, but its server is no cluster: every request fails."
                 hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
                 return [problem("W027", f"{name_of_cache()} {wrong}", hint)]
-            sending.ask(pool, "CLUSTER", "SLOTS")
+            exchange.ask(pool, "CLUSTER", "SLOTS")
         except NoPermissionError as reason:  # Its text names the command and the user.
             hint = "On each node, run as an administrator: ACL SETUSER … +cluster|slots."
             return [problem("W023", message_of(reason), hint)]
@@ -301,7 +303,7 @@ def _told_by(pool: Any) -> NodeState | None:
     begun = monotonic()
     questions = command("TIME") + command("CONFIG", "GET", *AGREED, COVERAGE)
     try:
-        time, config = sending.send(pool, questions, 2)
+        time, config = exchange.send(pool, questions, 2)
     except (RedisError, OSError):
         return None
     round_trip = (monotonic() - begun) * 1000

@@ -1,4 +1,4 @@
-"""System checks of sessions that move here: what the settings say of it, how long it has taken, and what is left."""
+"""System checks of moves between stores that concern the core: settings without effect, and what a move has left."""
 
 from __future__ import annotations
 
@@ -13,93 +13,53 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError
 from redis.exceptions import RedisError
 
-from django_redsess import growing
 from django_redsess.backend import is_in_use
-from django_redsess.checks.server import ASKS_SERVER, OF_UNFIT, databases_of, may_ask
+from django_redsess.checks.server import may_ask
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.growing.stores import stores
-from django_redsess.moving import SessionStore
-from django_redsess.moving.sources import now_here, source
+from django_redsess.session.elsewhere import elsewhere
 from django_redsess.times import stored
-from django_redsess.transport import aliases, sending
-from django_redsess.transport.keys import Store, keyspace
-from django_redsess.transport.round_trips import ask_each, drive, time_of
+from django_redsess.transport import packing
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.partitions import ask_each
+from django_redsess.transport.steps import drive, now, time_of
+
+APP_OF_MOVES = "django_redsess.contrib.moving"
 
 
 @checks.register(checks.Tags.security)
-def check_source(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Require a source that can be used, if sessions move; else warn of settings that have no effect."""
+def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Require the app of an engine that moves sessions. Warn of its settings if another engine is in use."""
     if check_settings():
         return []
-    is_growing = is_in_use(growing.SessionStore)
-    if not (is_growing or is_in_use(SessionStore)):
+    if elsewhere() is None:
         if conf.MOVE_FROM is None and conf.MOVE_TO is None and conf.MOVES is False:
             return []
         message = f"MOVE_FROM, MOVE_TO and MOVES have no effect: SESSION_ENGINE is {settings.SESSION_ENGINE!r}."
         hint = "Set SESSION_ENGINE to the engine that moves; or remove them, when movesessions leaves nothing to move."
         return [problem("W060", message, hint)]
-    try:
-        if is_growing:
-            return _of_own(stores().other)
-        found = source()
-    except ImproperlyConfigured as error:
-        return [problem("E059", str(error))]
-    if found.engine is None and not conf.MOVES:
-        message = f"{type(found).__name__} has no engine, and REDSESS['MOVES'] is False: nothing can be saved there."
-        return [problem("E061", message, "Set its attribute 'engine', or MOVES to True.")]
-    return []
-
-
-def _of_own(there: Store) -> list[checks.CheckMessage]:
-    here, name = (settings.SESSION_CACHE_ALIAS, conf.PREFIX), "MOVE_FROM" if conf.MOVE_TO is None else "MOVE_TO"
-    entries = [settings.CACHES.get(alias, {}) for alias in (there.alias, here[0])]
-    try:
-        aliases.pool_of(there.alias)
-    except Exception as error:  # It may be any code. Its text may have the password, unless it is ours.
-        if isinstance(error, aliases.UnfitEntry):
-            return [problem(OF_UNFIT[error.about], f"{name}: {error}", error.hint)]
-    same = entries[0].get("LOCATION") == entries[1].get("LOCATION") or databases_of(entries[0]) & databases_of(
-        entries[1]
-    )
-    if there.prefix != here[1] or not same:
+    if apps.is_installed(APP_OF_MOVES):
         return []
-    message = f"{name} is the same server with the same PREFIX, {there.prefix!r}: both stores would have one name."
-    return [problem("E062", message, f"Give the next store another PREFIX than the one before: here, or in {name}.")]
-
-
-@checks.register(ASKS_SERVER)
-def check_duration(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn if sessions have been moving for longer than a cookie lives: then all that can move has moved."""
-    is_growing = is_in_use(growing.SessionStore)
-    moves = conf.MOVE_TO is None if is_growing else is_in_use(SessionStore) and conf.MOVES
-    if not (moves and may_ask()):
-        return []
-    seconds = _seconds_since_first()
-    if seconds is None or seconds <= settings.SESSION_COOKIE_AGE:
-        return []
-    message = "Sessions have been moving for longer than SESSION_COOKIE_AGE: none is left that could still move."
-    finish = "" if is_growing else " --finish"
-    hint = (
-        f"Run manage.py movesessions{finish}, set SESSION_ENGINE to 'django_redsess.backend', and remove MOVE_FROM and "
-        "MOVES."
-    )
-    return [problem("W063", message, hint)]
+    message = f"SESSION_ENGINE is {settings.SESSION_ENGINE!r}, and {APP_OF_MOVES!r} is not in INSTALLED_APPS."
+    return [problem("E097", message, "Add it: the checks of a move and manage.py movesessions are there.")]
 
 
 @checks.register(checks.Tags.database)
 def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of rows that a move has left in Django's table: their keys are valid cookies here."""
     has_table = apps.is_installed("django.contrib.sessions")
-    if not databases or not has_table or not is_in_use() or is_in_use(SessionStore) or not may_ask():
+    if not databases or not has_table or not is_in_use() or elsewhere() is not None or not may_ask():
         return []
     from django.contrib.sessions.models import Session
 
     with suppress(DatabaseError, SessionStoreUnavailable):  # The table may not be there.
         # In this order: without rows, nothing is sent, and nothing agreed about the store.
-        was_moved = Session.objects.exists() and _seconds_since_first() is not None
-        if was_moved and Session.objects.filter(expire_date__gt=stored(time_of(now_here()))).exists():
+        was_moved = Session.objects.exists() and seconds_since_first_move() is not None
+        if (
+            was_moved
+            and Session.objects.filter(expire_date__gt=stored(time_of(drive(now(keyspace().partitions[0]))))).exists()
+        ):
             message = "Sessions were moved here, and rows of theirs are left in the table of Django's sessions."
             hint = (
                 "Whoever reads them, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as they were, and "
@@ -109,7 +69,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
     return []
 
 
-def _seconds_since_first() -> float | None:
+def seconds_since_first_move() -> float | None:
     """Return how long ago, by its server's clock, the first session was moved; None if none was, or in an outage."""
     # What is wrong with the server, other checks say.
     with suppress(SessionStoreUnavailable, RedisError, ImproperlyConfigured):
@@ -117,7 +77,7 @@ def _seconds_since_first() -> float | None:
 
         def reading(number: int, at: int) -> bytes:
             now[number] = at
-            return sending.command("HGET", partitions[number].totals, "moved_since")
+            return packing.command("HGET", partitions[number].totals, "moved_since")
 
         found = drive(ask_each("read", partitions, reading, 1))
         return max((now[number] / 1000 - float(since) for number, [since] in enumerate(found) if since), default=None)

@@ -19,10 +19,10 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
-from django_redsess.transport import agreement, aliases, connections, counterparts, sending
+from django_redsess.transport import caches, compatibility, connections, counterparts, exchange
+from django_redsess.transport.exchange import retries_of
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.outage import has_answered, message_of, words_of
-from django_redsess.transport.sending import retries_of
+from django_redsess.transport.outages import has_answered, message_of, words_of
 
 ASKS_SERVER = "session_server"
 """The tag of the checks that ask the server."""
@@ -52,29 +52,29 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     alias = settings.SESSION_CACHE_ALIAS
     entry, subject = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
-    backend = None if entry is None else aliases.backend_of(entry)
+    backend = None if entry is None else caches.backend_of(entry)
     if entry is None or backend is None:
-        wrong = "which does not exist" if entry is None else f"which is not a cache of {aliases.NAMES}"
-        fitting = [name for name, each in settings.CACHES.items() if aliases.backend_of(each)]
+        wrong = "which does not exist" if entry is None else f"which is not a cache of {caches.NAMES}"
+        fitting = [name for name, each in settings.CACHES.items() if caches.backend_of(each)]
         listed = ", ".join(map(repr, fitting or settings.CACHES))
-        hint = f"CACHES has {listed}: add one with the BACKEND {aliases.DJANGO_REDIS.path!r}."
+        hint = f"CACHES has {listed}: add one with the BACKEND {caches.DJANGO_REDIS.path!r}."
         if fitting:
-            hint = f"Set SESSION_CACHE_ALIAS to one of {aliases.NAMES} in CACHES: {listed}."
+            hint = f"Set SESSION_CACHE_ALIAS to one of {caches.NAMES} in CACHES: {listed}."
         return [problem("E004", f"{subject}, {wrong}.", hint)]
-    if backend is aliases.DJANGO_REDIS and "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in pools():
+    if backend is caches.DJANGO_REDIS and "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in pools():
         message = f"CACHES[{alias!r}] has SENTINELS, but nothing that asks them: its LOCATION is taken for a host."
         return [problem("E053", message, by_django_redis(TO_SENTINELS))]
     try:
         pool = connections.pool().any_node()
         # This does not connect, but raises an error for an unknown option.
         pool.connection_class(**pool.connection_kwargs)
-    except aliases.UnfitEntry as unfit:
+    except caches.UnfitEntry as unfit:
         return [problem(OF_UNFIT[unfit.about], f"{unfit}", unfit.hint)]
     except Exception as reason:  # Its text may contain a part of the URL, with the password: show its type only.
-        if wrong := next(filter(None, (_wrong_in(url, backend) for url in aliases.urls_of(entry))), ""):
+        if wrong := next(filter(None, (_wrong_in(url, backend) for url in caches.urls_of(entry))), ""):
             return [problem("E004", f"{subject}, whose LOCATION {wrong}.", WRITE_AS)]
         # The names in OPTIONS are no secret.
-        named = [name for name in aliases.options_of(entry) if f"'{name}'" in str(reason)]
+        named = [name for name in caches.options_of(entry) if f"'{name}'" in str(reason)]
         said = f"{type(reason).__name__}: {named[0]}" if named else type(reason).__name__
         hint = (
             f"Check its OPTIONS in the documentation of {backend.name} and redis-py. ShardClient can't keep sessions."
@@ -85,12 +85,12 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
 
 def by_django_redis(options: str) -> str:
     """Return a hint that has ``options`` added to the entry of the sessions, which only django-redis has."""
-    is_one = _backend() is aliases.DJANGO_REDIS
-    return f"{'Add' if is_one else f'Set BACKEND to {aliases.DJANGO_REDIS.path!r}, and add'} to OPTIONS: {options}"
+    is_one = _backend() is caches.DJANGO_REDIS
+    return f"{'Add' if is_one else f'Set BACKEND to {caches.DJANGO_REDIS.path!r}, and add'} to OPTIONS: {options}"
 
 
-def _backend() -> aliases.Backend | None:
-    return aliases.backend_of(settings.CACHES.get(settings.SESSION_CACHE_ALIAS, {}))
+def _backend() -> caches.Backend | None:
+    return caches.backend_of(settings.CACHES.get(settings.SESSION_CACHE_ALIAS, {}))
 
 
 def _place_of_options() -> str:
@@ -104,7 +104,7 @@ def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
     pool = pools().get(SERVER)
     if pool is None or pool.cluster is not None or pool.is_behind_sentinel:
         return []
-    urls = aliases.urls_of(settings.CACHES[settings.SESSION_CACHE_ALIAS])
+    urls = caches.urls_of(settings.CACHES[settings.SESSION_CACHE_ALIAS])
     if len(urls) < 2:
         return []
     message = f"LOCATION of {name_of_cache()} names {len(urls)} servers: sessions are on the first only."
@@ -163,7 +163,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
         add = "Add to OPTIONS: 'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5."
         if whose == SENTINELS:
             add = ADD_TO_SENTINELS
-        elif _backend() is not aliases.DJANGO_REDIS:
+        elif _backend() is not caches.DJANGO_REDIS:
             # With nothing said they are set.
             named = " and ".join(missing)
             add = f"Remove {named} from {_place_of_options()}, or set 0.5 there: what is left out is 0.5 for sessions."
@@ -287,11 +287,11 @@ def _repeats(pool: Any) -> bool:
     return bool(kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
 
 
-def _wrong_in(url: object, backend: aliases.Backend) -> str:
+def _wrong_in(url: object, backend: caches.Backend) -> str:
     """Say what is wrong with ``url``, without quoting it: any part may be of the password."""
     if not isinstance(url, str):
         return "is missing, or not a string"
-    if not url.startswith(aliases.SCHEMES):
+    if not url.startswith(caches.SCHEMES):
         return f"begins with none of {', '.join(backend.schemes)}"
     try:
         urlsplit(url).port  # noqa: B018
@@ -307,11 +307,11 @@ def _wrong_in(url: object, backend: aliases.Backend) -> str:
 def databases_of(entry: Mapping[str, Any]) -> set[object]:
     """Return the Redis databases of an entry of CACHES, by its settings; none for a cache of another kind."""
     try:
-        kwargs = aliases.options_of(entry)
+        kwargs = caches.options_of(entry)
         # With sentinels, the host is the name of a service: it means something only together with the sentinels.
         sentinels = frozenset(map(tuple, entry.get("OPTIONS", {}).get("SENTINELS", ())))
         found = set[object]()
-        for url in aliases.urls_of(entry):
+        for url in caches.urls_of(entry):
             at = {"host": "localhost", "port": 6379, "db": 0, **kwargs, **parse_url(url)}  # type: ignore[no-untyped-call]
             host = "localhost" if at["host"] in ("127.0.0.1", "::1") else at["host"]
             found.add((sentinels, at.get("path") or (host, at["port"]), int(at["db"])))
@@ -333,8 +333,8 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
         space = keyspace()
         connections.pool().nodes()
         server = connections.of(space.agreement)
-        stored = sending.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
-        if fault := agreement.fault_in(space, stored):
+        stored = exchange.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
+        if fault := compatibility.fault_in(space, stored):
             return [problem(NUMBERS[fault.about], fault.message, fault.hint)]
     return []
 
@@ -412,7 +412,7 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
         pool = connections.pool()
         if not pool.any_node().is_behind_sentinel:
             return []
-        told = force_str(sending.ask(pool, "INFO", "replication"))
+        told = force_str(exchange.ask(pool, "INFO", "replication"))
     except Exception:  # Not known: the server may not run now, or refuse INFO. A wrong entry of CACHES is E004.
         return []
     # The server counts good replicas only if it minds how many there are.

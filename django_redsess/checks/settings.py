@@ -178,7 +178,7 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
     if is_path(conf.PLACES) and not _is_function(conf.PLACES):
         message = f"REDSESS['PLACES'], {conf.PLACES!r}, can't be imported or called: no places are shown."
         hint = "It must name a function that takes a list of addresses and returns a dict of addresses to texts."
-        if conf.PLACES == "django_redsess.places.geoip2":
+        if conf.PLACES == "django_redsess.contrib.geoip2.places":
             hint = "It needs more packages: pip install 'django-redsess[places]'."
         found.append(problem("E066", message, hint))
     for left_out in observers.not_made:
@@ -192,8 +192,9 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         message = f"REDSESS['HISTORY_LANGUAGE'], {conf.HISTORY_LANGUAGE!r}, can't be imported or called."
         hint = "It must name a function that takes a user and returns a language code, such as 'fr'."
         found.append(problem("E083", message, hint))
-    if conf.HISTORY_NOTIFY is True and not apps.is_installed("django_redsess.history"):
-        message = "REDSESS['HISTORY_NOTIFY'] has no effect: the app 'django_redsess.history' is not in INSTALLED_APPS."
+    if conf.HISTORY_NOTIFY is True and not apps.is_installed("django_redsess.contrib.history"):
+        app = "the app 'django_redsess.contrib.history' is not in INSTALLED_APPS."
+        message = f"REDSESS['HISTORY_NOTIFY'] has no effect: {app}"
         found.append(problem("W068", message, "Add the app and run manage.py migrate, or leave the setting out."))
     has_site = apps.is_installed("django.contrib.sites") and hasattr(settings, "SITE_ID")
     if conf.HISTORY_NOTIFY is True and not (conf.HISTORY_SITE_URL or has_site):

@@ -20,10 +20,11 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import numbers, samples
 from django_redsess.session import eviction
 from django_redsess.session.eviction import Batch, cleaned, limits
-from django_redsess.session.script_calls import AT_ONCE_MAX
+from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.signals import Reason, Scope, ends_are_wanted
-from django_redsess.transport import lua_scripts
-from django_redsess.transport.round_trips import Call, drive, on_each, together
+from django_redsess.transport import scripts
+from django_redsess.transport.partitions import on_each, together
+from django_redsess.transport.steps import Call, drive
 from django_redsess.viewed import popularity
 
 BATCH_MAX = 1000
@@ -53,12 +54,12 @@ def count_backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
         due, signed_in, guests, looked_at, of_guests = reply
         return Backlog(due, signed_in, guests, round(due * of_guests / looked_at) if looked_at else 0)
 
-    return on_each(lua_scripts.BACKLOG, lua_scripts.BACKLOG.arguments(sampled=sampled), read)
+    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), read)
 
 
 def next_deadline() -> list[Call[float | None]]:
     """Read the seconds until the next deadline of each partition. None if it has no session."""
-    return on_each(lua_scripts.NEXT_DEADLINE, (), lambda reply: None if reply is None else reply / 1000)
+    return on_each(scripts.NEXT_DEADLINE, (), lambda reply: None if reply is None else reply / 1000)
 
 
 def _batch(limit: int, of: str = "sessions") -> int:
@@ -78,8 +79,8 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
     between. ``go_on`` is called before each batch, and False stops the work. Each script reads the clock itself: a
     session whose deadline has moved meanwhile stays.
     """
-    args = lua_scripts.EXPIRE.arguments(limit=_batch(batch_size), named=ends_are_wanted())
-    calls = on_each(lua_scripts.EXPIRE, args, cleaned)
+    args = scripts.EXPIRE.arguments(limit=_batch(batch_size), named=ends_are_wanted())
+    calls = on_each(scripts.EXPIRE, args, cleaned)
     if len(calls) > 1:
         # Most partitions have nothing to do, and all of them can be asked at once.
         firsts = drive(together(next_deadline()))
@@ -102,8 +103,8 @@ def evicted(
     MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
     """
     allowed = eviction.allowed(maximum, guests)
-    args = lua_scripts.EVICT.arguments(**limits(allowed, _batch(batch_size)))
-    calls = on_each(lua_scripts.EVICT, args, cleaned)
+    args = scripts.EVICT.arguments(**limits(allowed, _batch(batch_size)))
+    calls = on_each(scripts.EVICT, args, cleaned)
     if len(calls) > 1:
         counts = drive(together(count_backlog(sampled=0)))
         counted = zip(calls, counts, strict=True)

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.online.labels import printable
-from django_redsess.session import script_calls
-from django_redsess.session.client_address import written_score
+from django_redsess.session import operations
+from django_redsess.session.address_index import written_score
 from django_redsess.session.record import revision_of, unpack
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.round_trips import Call, EndedSessions
+from django_redsess.transport.steps import Call, EndedSessions
 
 ENTRIES_MAX = 200
 """The most entries that one call compares with all other keys."""
@@ -88,8 +88,8 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
     for partition in {of(partition): partition for partition in space.partitions}.values():
         cursor = None
         while cursor != 0:
-            args = lua_scripts.SCAN_KEYS.arguments(cursor=cursor or 0, pattern=space.pattern, about=1000)
-            reply: list[Any] = Call(partition, lua_scripts.SCAN_KEYS, (), args, list).run()
+            args = scripts.SCAN_KEYS.arguments(cursor=cursor or 0, pattern=space.pattern, about=1000)
+            reply: list[Any] = Call(partition, scripts.SCAN_KEYS, (), args, list).run()
             cursor = int(reply[0])
             yield from _keys([_text(name) for name in reply[1]], mend=mend)
 
@@ -107,7 +107,7 @@ def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
     """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
     cursor, about = None, 1
     while cursor != 0:
-        cursor, records = script_calls.records(partition, cursor or 0, about=about).run()
+        cursor, records = operations.records(partition, cursor or 0, about=about).run()
         scores = [part for sid, record in records for part in _score(sid, record)]
         faults = list[Fault]()
         for start in range(0, len(scores), 3 * ENTRIES_MAX):
@@ -138,7 +138,7 @@ def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
     for partition, of_partition in to_check.items():
         for start in range(0, len(of_partition), NAMES_AT_ONCE):
             some = of_partition[start : start + NAMES_AT_ONCE]
-            script = lua_scripts.CHECK_KEYS
+            script = scripts.CHECK_KEYS
             args = script.arguments(mend=mend, names=[_raw(name) for name in some])
             reply: list[list[bytes]] = Call(partition, script, script.keys(partition), args, list).run()
             faults, too_long = reply
@@ -157,14 +157,14 @@ def _check(
     ``about`` is roughly the number of entries. ``key`` is the hash of records, or a list of sessions. ``owner`` is the
     user id if ``key`` is a user's list.
     """
-    script = lua_scripts.CHECK_ENTRIES
+    script = scripts.CHECK_ENTRIES
     args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
     return Call(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
 
 
 def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:
     """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, score, sid, …"""
-    script = lua_scripts.CHECK_PLACES
+    script = scripts.CHECK_PLACES
     return Call(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
 
 

@@ -14,9 +14,9 @@ from django_redsess.clock import monotonic
 from django_redsess.transport import observing
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import of, pool
+from django_redsess.transport.exchange import socket_of
 from django_redsess.transport.keys import Partition
-from django_redsess.transport.outage import UNREACHABLE
-from django_redsess.transport.sending import socket_of
+from django_redsess.transport.outages import UNREACHABLE
 
 PATIENCE_SECONDS = 5
 """How late an answer may come. After that, its connection counts as lost."""

@@ -43,7 +43,7 @@ end
 
 -- The server's time, in milliseconds.
 
--- By how much a test has moved the clock ahead: lua_scripts.move_clock() writes it here.
+-- By how much a test has moved the clock ahead: scripts.move_clock() writes it here.
 local MOVED_MS = 0
 
 local time = redis.call("TIME")

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from django.contrib.auth import get_user_model
 
-from django_redsess.online import blocking, listing, numbers, paging, samples, searching
+from django_redsess.online import blocking, cursor, listing, numbers, samples, searching
+from django_redsess.online.cursor import Place
 from django_redsess.online.ending import BulkEnding, end_all_of, kick
 from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, sessions_of
 from django_redsess.online.numbers import Totals
-from django_redsess.online.paging import Place
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
-from django_redsess.session import notice, script_calls
+from django_redsess.session import notice, operations
 from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.elsewhere import elsewhere, other_stores
 from django_redsess.session.record import django_times, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
-from django_redsess.transport.round_trips import Steps, adrive, drive, in_store, time_of
+from django_redsess.transport.steps import Steps, adrive, drive, in_store, time_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -49,7 +49,7 @@ class Details:
 def _details(sid: str) -> Steps[Details | None]:
     if not is_sid(sid):
         return None
-    loaded = yield from script_calls.read(sid)
+    loaded = yield from operations.read(sid)
     if loaded.record is None:
         return None
     try:
@@ -186,7 +186,7 @@ def page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) 
 def page_after(
     session_filter: SessionFilter, place: Place | None, limit: int, *, by_seen: bool, latest_first: bool
 ) -> tuple[list[Session], Place | None]:
-    rows, last = drive(paging.after(session_filter, place, limit, by_seen=by_seen, latest_first=latest_first))
+    rows, last = drive(cursor.after(session_filter, place, limit, by_seen=by_seen, latest_first=latest_first))
     owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
     return sessions_of(rows, owners), last
 
@@ -246,7 +246,7 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
         gone = [sid for sid in wanted if follow and sid not in there]
         wanted = []
         for sid in gone:
-            rotated_to = script_calls.rotated_to((yield from script_calls.note_of(sid)))
+            rotated_to = operations.rotated_to((yield from operations.note_of(sid)))
             # Another program may have written notes that form a circle.
             if rotated_to and rotated_to not in named:
                 wanted.append(rotated_to)

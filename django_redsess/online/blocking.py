@@ -10,12 +10,12 @@ from django_redsess.session import blocks, notice
 from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.elsewhere import other_stores
 from django_redsess.session.saving import user_of
-from django_redsess.session.session_store import session_of
+from django_redsess.session.store import session_of
 from django_redsess.signals import Reason, note_block, request_answered, user_blocked, user_unblocked
 from django_redsess.times import given
-from django_redsess.transport.lua_scripts import CONSTANTS
 from django_redsess.transport.replicas import EndedCount
-from django_redsess.transport.round_trips import CallOutside, Steps, in_store
+from django_redsess.transport.scripts import CONSTANTS
+from django_redsess.transport.steps import CallOutside, Steps, in_store
 
 LONGEST = timedelta(days=3660)
 """The longest block by a command, or by an administrator who may change the user. Code may set any time."""

@@ -9,15 +9,16 @@ from typing import Any
 from django_redsess.conf import conf
 from django_redsess.online.listing import SessionFilter, address_lists_of, lists_of
 from django_redsess.online.searching import matching, range_of
-from django_redsess.session import notice, script_calls
+from django_redsess.session import messages, notice, operations
 from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere, every_store
+from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.saving import user_of
-from django_redsess.session.script_calls import AT_ONCE_MAX, Ending
-from django_redsess.session.session_store import session_of
+from django_redsess.session.store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
 from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
+from django_redsess.transport.partitions import batches
 from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
-from django_redsess.transport.round_trips import Steps, batches, drive, in_store
+from django_redsess.transport.steps import Steps, drive, in_store
 
 
 class BulkEnding:
@@ -143,14 +144,14 @@ class BulkEnding:
 
 def tell_others(ended: Collection[EndedSession], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
     """
-    Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.notice.tell`.
+    Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.messages.tell`.
 
     Who has ended sessions of their own knows it, and is not told.
     """
     if message and ended:
         own = user_answered()
         user_ids = (each.user_id for each in ended if each.user_id not in ("", own))
-        yield from notice.tell(user_ids, message, among=among)
+        yield from messages.tell(user_ids, message, among=among)
 
 
 def user_answered() -> str:
@@ -167,7 +168,7 @@ def kick(
     keep_users: Collection[str] = (),
     follow: bool = False,
 ) -> Steps[EndedList]:
-    """Kick sessions as :func:`script_calls.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
+    """Kick sessions as :func:`operations.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
     named = [sid for sid in sids if is_sid(sid)]
     ending = Ending(Reason.KICKED, message, latest, kept_users=keep_users, by=user_answered())
     if (other := elsewhere()) is not None:
@@ -175,7 +176,7 @@ def kick(
         yield from other.end(named)
     found = list[EndedList]()
     for store in every_store():
-        found.append((yield from in_store(store, script_calls.end, named, ending, follow=follow)))
+        found.append((yield from in_store(store, operations.end, named, ending, follow=follow)))
     confirmed_by, may_return = least(*(some.confirmed_by for some in found)), any(some.may_return for some in found)
     ended = EndedList((each for some in found for each in some), confirmed_by, may_return)
     yield from tell_others(ended, message)

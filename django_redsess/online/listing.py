@@ -1,7 +1,7 @@
 """
 Lists of sessions: pages by last seen or by login time, counts, and the rows that lists show.
 
-The functions return calls or steps, as in :mod:`django_redsess.session.script_calls`.
+The functions return calls or steps, as in :mod:`django_redsess.session.operations`.
 
 Several partitions are read together by plain commands. A script of each partition would take the server several times
 as long. The scripts are used only where sessions are due, since these have to be ended first.
@@ -17,31 +17,27 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from django_redsess.conf import conf
-from django_redsess.session.client_address import named_network
+from django_redsess.session.address_index import named_network
 from django_redsess.session.elsewhere import other_stores
+from django_redsess.session.operations import TIME_MAX
 from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
-from django_redsess.session.script_calls import TIME_MAX
-from django_redsess.transport import lua_scripts, sending
+from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.round_trips import (
+from django_redsess.transport.packing import head, tail
+from django_redsess.transport.partitions import (
     Bound,
-    Call,
-    EndedSessions,
     Parts,
     Scored,
-    Steps,
     ask_each,
     batches,
     bisect,
     guess_by_share,
-    in_store,
     merged,
     narrowed,
-    time_of,
     together,
     with_scores,
 )
-from django_redsess.transport.sending import head, tail
+from django_redsess.transport.steps import Call, EndedSessions, Steps, in_store, time_of
 
 ACTIVE_SECONDS = 300
 """Who was seen in the last so many seconds is active."""
@@ -49,7 +45,7 @@ ACTIVE_SECONDS = 300
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
 
-CONSIDERED_MAX = lua_scripts.CONSTANTS["CONSIDERED_MAX"]
+CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``of_users`` in ``lua/online.lua``."""
 
 
@@ -159,7 +155,7 @@ def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[C
     With both ``user_ids`` and ``active_seconds``, at most 5 000 sign-ins of a partition are counted. ``listed`` sets
     this limit for ``user_ids`` alone, too: it counts the sessions that :func:`page` can reach.
     """
-    script, kind = lua_scripts.COUNT, "" if session_filter.user_ids is None else "listed" if listed else "users"
+    script, kind = scripts.COUNT, "" if session_filter.user_ids is None else "listed" if listed else "users"
     args = script.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
     return [
         Call(partition, script, script.keys(partition, lists=lists), args, lambda reply, _: Counted(*map(int, reply)))
@@ -186,7 +182,7 @@ def read_entries(
     Each call first ends up to 200 due sessions, unless ``keeps_due`` is set. ``with_rows`` also looks up sessions, as
     many as have a megabyte of records.
     """
-    args = lua_scripts.PAGE.arguments(
+    args = scripts.PAGE.arguments(
         order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
         active=milliseconds(session_filter.active_seconds),
         first=first,
@@ -195,7 +191,7 @@ def read_entries(
         **{"with_rows": False, "keeps_due": False, **how},
     )
     return [
-        Call(partition, lua_scripts.PAGE, lua_scripts.PAGE.keys(partition, lists=names), args, _page)
+        Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page)
         for partition, names in lists_of(session_filter, by_seen=by_seen)
     ]
 
@@ -206,7 +202,7 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
 
     Due ones are left out, too, unless ``due_too`` is set.
     """
-    script, found = lua_scripts.FIND, dict[str, Row]()
+    script, found = scripts.FIND, dict[str, Row]()
     left = list(batches(sids))
     while left:
         calls = [
@@ -306,7 +302,7 @@ def _lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
 
     def asked(number: int, at: int) -> bytes:
         user_id, login_ms = sign_ins[number]
-        return sending.command("ZCOUNT", partitions[number].online_user_of(user_id), login_ms, login_ms)
+        return packing.command("ZCOUNT", partitions[number].online_user_of(user_id), login_ms, login_ms)
 
     replies = yield from ask_each("sign_ins", partitions, asked, 1)
     return [count != 0 for [count] in replies]

@@ -11,8 +11,9 @@ from django_redsess.online.listing import seconds_of_active
 from django_redsess.online.samples import REASONS, TOTALS
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import Steps, ask_each, time_of, with_scores
-from django_redsess.transport.sending import command
+from django_redsess.transport.packing import command
+from django_redsess.transport.partitions import ask_each, with_scores
+from django_redsess.transport.steps import Steps, time_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """
 Samples of how many were signed in and active, one a minute.
 
-Most functions return calls: see :mod:`django_redsess.session.script_calls`.
+Most functions return calls: see :mod:`django_redsess.session.operations`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from django_redsess.online.listing import seconds_of_active
 from django_redsess.signals import Reason
-from django_redsess.transport import lua_scripts
-from django_redsess.transport.round_trips import Call, Steps, on_each, time_of, together
+from django_redsess.transport import scripts
+from django_redsess.transport.partitions import on_each, together
+from django_redsess.transport.steps import Call, Steps, time_of
 
 REASONS = tuple(Reason)
 
@@ -98,10 +99,10 @@ def sample() -> list[Call[float]]:
     Each call returns the seconds until the next minute.
     """
     thinning = [seconds * 1000 for pair in THINNING for seconds in pair]
-    args = lua_scripts.TAKE_SAMPLE.arguments(
+    args = scripts.TAKE_SAMPLE.arguments(
         active=_active_milliseconds(), lifetime=KEPT_SECONDS * 1000, thinning=thinning, fields=TOTALS
     )
-    return on_each(lua_scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
+    return on_each(scripts.TAKE_SAMPLE, args, lambda milliseconds: milliseconds / 1000)
 
 
 def _active_milliseconds() -> str:
@@ -120,12 +121,12 @@ def samples(first: float, last: float | None = None) -> Steps[list[Read]]:
 
     Both are times in seconds; ``first`` may be how long ago, as a negative number, and ``last`` None for now.
     """
-    args = lua_scripts.READ_SAMPLES.arguments(
+    args = scripts.READ_SAMPLES.arguments(
         active=_active_milliseconds(),
         first=f"{first * 1000:.0f}",
         last=None if last is None else f"{last * 1000:.0f}",
     )
-    calls = on_each(lua_scripts.READ_SAMPLES, args, _samples)
+    calls = on_each(scripts.READ_SAMPLES, args, _samples)
     # The samples of more than a day take the server long: it serves others in between.
     at_once = len(calls) if -DAY_SECONDS <= first < 0 else PARTITIONS_AT_ONCE
     found = list[Read]()

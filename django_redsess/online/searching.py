@@ -18,17 +18,16 @@ from django_redsess.conf import conf
 from django_redsess.online import listing
 from django_redsess.online.listing import NEAR_ENOUGH, Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
-from django_redsess.session import script_calls
-from django_redsess.session.client_address import Network, named_network
+from django_redsess.session import operations
+from django_redsess.session.address_index import Network, named_network
 from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, is_sid
-from django_redsess.transport.round_trips import (
+from django_redsess.transport.packing import head, tail
+from django_redsess.transport.partitions import (
     Bound,
-    Call,
     Parts,
     Scored,
-    Steps,
     batches,
     bisect,
     guess_by_share,
@@ -36,7 +35,7 @@ from django_redsess.transport.round_trips import (
     narrowed,
     together,
 )
-from django_redsess.transport.sending import head, tail
+from django_redsess.transport.steps import Call, Steps
 
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
@@ -64,7 +63,7 @@ class AddressLists:
     def newest(self, *, by_seen: bool, since: float | None) -> Steps[list[str]]:
         """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
         others = [names for _, names in listing.lists_of(self.lists.session_filter, by_seen=by_seen)]
-        script, found = lua_scripts.IN_NETWORK, list[Scored]()
+        script, found = scripts.IN_NETWORK, list[Scored]()
         for offset in range(0, max(map(max, self.counts)), LISTED_AT_ONCE):
             args = script.arguments(
                 first=self.network.first, last=self.network.last, offset=offset, count=LISTED_AT_ONCE
@@ -270,7 +269,7 @@ def _in_network(
     """Find the sessions that match among those of a network, which are not too many."""
     base, since = session_filter.of_any_client, None
     if base.active_seconds is not None:
-        since = (yield from script_calls.time()) - base.active_seconds * 1000
+        since = (yield from operations.time()) - base.active_seconds * 1000
     sids = yield from lists.newest(by_seen=by_seen, since=since)
     if range_of(session_filter):
         return Matching(wanted, sids, None)
@@ -310,7 +309,7 @@ def _newest_texts(
     keeps_due: bool = False,
 ) -> Steps[list[list[bytes]]]:
     """Read up to ``count`` of the newest entries of each list, as one text. See ``newest`` in ``lua/online.lua``."""
-    script, calls = lua_scripts.NEWEST, list[Call[list[bytes]]]()
+    script, calls = scripts.NEWEST, list[Call[list[bytes]]]()
     for offset in range(0, count, LISTED_AT_ONCE):
         args = script.arguments(
             active=listing.milliseconds(base.active_seconds),
@@ -391,7 +390,7 @@ def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dic
 
     They come in the order of ``sids``. ``b""`` stands for one that is gone.
     """
-    script, found = lua_scripts.READ_RECORDS, dict[str, bytes]()
+    script, found = scripts.READ_RECORDS, dict[str, bytes]()
     left = list(batches(sids, READ_AT_ONCE))
     while left and (not found or monotonic() < until):
         calls = []

@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import ip_network
 
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session.client_address import named_network
+from django_redsess.session.address_index import named_network
 from django_redsess.session.compression import unpacked_client
 
 BROWSERS = ("Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet")

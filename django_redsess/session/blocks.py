@@ -22,14 +22,15 @@ from django.utils.translation import gettext
 from django_redsess import observers
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SignInRefused
+from django_redsess.session.operations import TIME_MAX
 from django_redsess.session.record import SEAL_SIZE, USER_ID_MAX
-from django_redsess.session.script_calls import TIME_MAX
-from django_redsess.transport import lua_scripts, sending
-from django_redsess.transport.agreement import derived_key
+from django_redsess.transport import packing, scripts
+from django_redsess.transport.compatibility import derived_key
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace, prefix
-from django_redsess.transport.lua_scripts import Script, Values
-from django_redsess.transport.round_trips import Call, Plain, Scored, Steps, ask_each, merged, time_of, with_scores
+from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
+from django_redsess.transport.scripts import Script, Values
+from django_redsess.transport.steps import Call, Plain, Steps, time_of
 
 Restored = Literal["restored", "there", "lifted", "over"]
 
@@ -50,7 +51,7 @@ class Block(NamedTuple):
 
 def set_block(block: Block) -> Call[bool]:
     """Block a user, or change the block that there is. False if its time is over, by the server's clock."""
-    return Call(*_setting(lua_scripts.BLOCK, block), bool)
+    return Call(*_setting(scripts.BLOCK, block), bool)
 
 
 def restore(block: Block) -> Call[Restored]:
@@ -59,7 +60,7 @@ def restore(block: Block) -> Call[Restored]:
 
     Else nothing is written: the user is blocked (``"there"``), the block was lifted, or it is over.
     """
-    script = lua_scripts.RESTORE_BLOCK
+    script = scripts.RESTORE_BLOCK
     return Call(*_setting(script, block), lambda reply: reply.decode(), script.once(first=1))
 
 
@@ -78,7 +79,7 @@ def _setting(script: Script, block: Block) -> tuple[Partition, Script, tuple[byt
 
 def lift(user_id: str) -> Call[bool]:
     """Lift the block of a user. False if there was none. For a while, it is not restored."""
-    partition, script = keyspace().of_user(user_id), lua_scripts.UNBLOCK
+    partition, script = keyspace().of_user(user_id), scripts.UNBLOCK
     keys = script.keys(partition, block_of_user=partition.block_of(user_id))
     return Call(partition, script, keys, script.arguments(user_id=user_id), bool, script.once(first=1))
 
@@ -86,7 +87,7 @@ def lift(user_id: str) -> Call[bool]:
 def of_user(user_id: str) -> Plain[Block | None]:
     """Read the block of a user. None if there is none, or it is over."""
     partition = keyspace().of_user(user_id)
-    packed = _reading(partition, user_id) + sending.command("TIME")
+    packed = _reading(partition, user_id) + packing.command("TIME")
 
     def found(replies: list[Any]) -> Block | None:
         over_at, text, time = replies
@@ -126,7 +127,7 @@ def page(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
     def read(numbers: Sequence[int], count: int) -> Steps[list[list[list[Scored]]]]:
         def commands(number: int, now: int) -> bytes:
             name = partitions[numbers[number]].blocked
-            return sending.command("ZRANGE", name, f"({now}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
+            return packing.command("ZRANGE", name, f"({now}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
 
         replies = yield from ask_each("blocks", [partitions[number] for number in numbers], commands, 1)
         return [[with_scores(reply)] for [reply] in replies]
@@ -143,7 +144,7 @@ def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[tuple[Block,
 
     def commands(number: int, _: int) -> bytes:
         home = partitions[number]
-        return sending.command("MGET", *(home.block_of(user_id) for user_id in homes[home]))
+        return packing.command("MGET", *(home.block_of(user_id) for user_id in homes[home]))
 
     replies = (yield from ask_each("blocks", partitions, commands, 1)) if partitions else []
     texts = dict[str, Any]()
@@ -153,7 +154,7 @@ def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[tuple[Block,
 
 
 def _reading(partition: Partition, user_id: str) -> bytes:
-    return sending.command("ZSCORE", partition.blocked, user_id) + sending.command("GET", partition.block_of(user_id))
+    return packing.command("ZSCORE", partition.blocked, user_id) + packing.command("GET", partition.block_of(user_id))
 
 
 def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> tuple[Block, bool]:

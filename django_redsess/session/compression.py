@@ -25,9 +25,7 @@ from __future__ import annotations
 
 import zlib
 from binascii import hexlify, unhexlify
-from collections.abc import Mapping
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
-from typing import Any
 
 AGENTS = (
     b"Mozilla/5.0 (compatible; bot/1.0; +https://www..com/bot.html) okhttp/4.12.0 python-requests/2.32.3 curl/8.5.0 "
@@ -86,35 +84,6 @@ PLACE_MAX = 65_535
 
 CLIENT_BYTES_MAX = 2048
 """Far more than a user agent has. Searches inflate a client part before they check its seal, and never beyond this."""
-
-DEPTH_MAX = 200
-"""The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
-
-CONTAINERS = (dict, list, tuple)
-
-
-def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
-    """
-    Raise ValueError if a value of ``data`` has more than 200 levels of lists and dicts.
-
-    How deep Python can write and read depends on its version and on the depth of the stack. ``serialized`` is the text
-    of the data. If it has too few brackets for so many levels, the data are not searched.
-    """
-    if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
-        return
-    # By identity, so that a shared container is searched once.
-    level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
-    for _ in range(DEPTH_MAX):
-        level = {
-            id(inner): (key, inner)
-            for key, each in level.values()
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, CONTAINERS)
-        }
-        if not level:
-            return
-    key, _ = next(iter(level.values()))
-    raise ValueError(f"What is under {key!r} in the session has more than {DEPTH_MAX} levels: not saved.")
 
 
 def packed_data(data: bytes, user_id: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from django.conf import settings
 
 from django_redsess.transport.keys import Store
-from django_redsess.transport.round_trips import Steps
+from django_redsess.transport.steps import Steps
 
 
 class EndedBefore(NamedTuple):

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls
-from django_redsess.session.script_calls import Outcome, Saving
+from django_redsess.session import operations
+from django_redsess.session.operations import Outcome, Saving
 from django_redsess.session.user_limit import NO_LIMIT
 from django_redsess.signals import Reason, ends_are_wanted
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.partitions import share_of
 from django_redsess.transport.replicas import confirmation
-from django_redsess.transport.round_trips import Call, EndedSessions, Steps, share_of
+from django_redsess.transport.steps import Call, EndedSessions, Steps
 
 RESERVE_MIN = 100
 
@@ -66,7 +67,7 @@ def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
     crowded, limit = outcome.crowded, saving.limit
     confirms = confirmation(Reason.REPLACED) if crowded else None
     while crowded and limit is not None:
-        crowded = yield from script_calls.end_above(limit, saving.user_id, keep=sid, confirms=confirms)
+        crowded = yield from operations.end_above(limit, saving.user_id, keep=sid, confirms=confirms)
     if outcome.stored is None:
         return
     # The sessions were counted before this save, so this one is added.
@@ -91,8 +92,8 @@ def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) 
     enough = max(1, min(ALONG_MIN, may.signed_in // 20))
     if due < ALONG_MIN and may.too_many(recent, guests) < enough:
         return None
-    args = lua_scripts.CLEAN_ALONG.arguments(**limits(may, ALONG_MAX))
-    return Call(partition, lua_scripts.CLEAN_ALONG, lua_scripts.CLEAN_ALONG.keys(partition), args, cleaned)
+    args = scripts.CLEAN_ALONG.arguments(**limits(may, ALONG_MAX))
+    return Call(partition, scripts.CLEAN_ALONG, scripts.CLEAN_ALONG.keys(partition), args, cleaned)
 
 
 def limits(may: Allowed, limit: int) -> dict[str, int]:

@@ -10,28 +10,28 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.base import VALID_KEY_CHARS, CreateError, SessionBase, UpdateError
+from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
-from django.http.response import HttpResponseBase
 
 from django_redsess import observers, signals
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
-from django_redsess.session import blocks, client_address, deadlines, eviction, script_calls, user_limit
-from django_redsess.session.client_address import STAYS, changed_entry
-from django_redsess.session.compression import check_depth, unpacked_client
+from django_redsess.session import address_index, blocks, deadlines, eviction, operations, user_limit
+from django_redsess.session.address_index import STAYS, changed_entry
+from django_redsess.session.compression import unpacked_client
 from django_redsess.session.deadlines import Expiry
+from django_redsess.session.home import move_home, moving_elsewhere
+from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending, SessionState
 from django_redsess.session.merge import merge, same
-from django_redsess.session.notice import Notice, deliver
+from django_redsess.session.messages import deliver
+from django_redsess.session.operations import Outcome, Saving, Touch
 from django_redsess.session.record import (
     REVISION_SIZE,
     Client,
@@ -45,223 +45,14 @@ from django_redsess.session.record import (
     revision_of,
     unpack,
 )
-from django_redsess.session.script_calls import Ending, Outcome, Saving, Touch
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
 from django_redsess.times import aware
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
-from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
-from django_redsess.transport.round_trips import Plain, SendSignals, Step, Steps, time_of
-from django_redsess.transport.sending import Pause
-
-KEY_LENGTH_MAX = 128
-KEY_CHARS = frozenset(VALID_KEY_CHARS)
-
-
-@dataclass(slots=True)
-class Visit:
-    """
-    The request that opened the session.
-
-    Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
-    stores the address and user agent that it returns; with ``INDEX_ADDRESSES``, a guest's address, too. ``on_notice``
-    is called with the notice when a load finds out why the session is gone, and with a text when the session has a
-    message about another one. It returns whether the user is told by this request. It is called with None when a
-    sign-in or ``flush()`` makes that obsolete.
-    """
-
-    client: Callable[[], Client]
-    on_notice: Callable[[Notice | str | None], bool] | None = None
-    passive: bool = False
-    """Whether the request is passive: made by a page itself. It prolongs nothing."""
-    begins_by_view: bool = True
-    """Whether viewing an item may start a session for a guest, if ``VIEWED_GUESTS`` is True."""
-    with_cookie: Callable[[HttpResponseBase], None] | None = None
-    """Called with the response that gets the session's cookie, to add another one."""
-
-
-class Cookie(NamedTuple):
-    """
-    What this request knows about the session that the cookie names.
-
-    - ``notice``: why the session is gone, as a notice to its user
-    - ``late``: the session has another key now, which this request does not know
-    - ``was_guest``: that session had no user when it got its new key
-    - ``refresh``: the cookie must be sent again, because the session's deadline has moved
-    """
-
-    notice: Notice | None = None
-    late: bool = False
-    was_guest: bool = False
-    refresh: bool = False
-
-
-class Known(NamedTuple):
-    """
-    What is stored, as far as this object knows from its last load or save.
-
-    ``record`` is None if no record is known. A save writes only over a record that has this ``revision``. An empty
-    revision fits any record: then the save replaces data that were not loaded. ``due`` is the deadline in milliseconds,
-    or a time before it. ``gone`` says that a save found no session. A session that is gone is not stored again.
-    """
-
-    record: Record | None = None
-    revision: bytes = b""
-    due: int = 0
-    gone: bool = False
-
-
-class SignIn(NamedTuple):
-    """A user has signed in. Other sessions above ``limit`` end, or the sign-in is refused."""
-
-    limit: Limit | None = None
-
-
-class Pending(NamedTuple):
-    """
-    The work that is still to be done.
-
-    By the next save, besides writing the data:
-
-    - ``sign_in``: store a new login time, and enforce the limit
-    - ``rotates_from``: move the session from this old key to its new one
-    - ``ends_copies``: the new key is given so that copies of the old cookie end: who watches with one is not to go on
-    - ``own_key``: create the session under this key, which is new and certainly unused
-    - ``item``: record that the visitor views this item; without a save, the middleware does so
-
-    After that save:
-
-    - ``uncounted``: count the view of this item, which a save has recorded, in another partition
-    - ``signs_out``: report the next end as a sign-out
-    """
-
-    sign_in: SignIn | None = None
-    rotates_from: str | None = None
-    own_key: str | None = None
-    item: str = ""
-    uncounted: str = ""
-    signs_out: bool = False
-    ends_copies: bool = False
-
-
-# Each request has its own session object. The objects share these values until they know something else.
-COOKIE_UNCHANGED = Cookie()
-NOTHING_KNOWN = Known()
-GONE = Known(gone=True)
-NOTHING_PENDING = Pending()
-
-
-class SessionState(SessionBase):
-    """What a session object knows of its session, and what it still has to do."""
-
-    visit: Visit | None = None
-    """The request that opened the session. None in a shell or a command."""
-    cookie = COOKIE_UNCHANGED
-    known = NOTHING_KNOWN
-    pending = NOTHING_PENDING
-    unavailable: SessionStoreUnavailable | None = None
-    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
-    _session_cache: dict[str, Any]
-
-    @property
-    def sid(self) -> str | None:
-        """The name of this session in Redis, the admin and the logs. None without a session key."""
-        return sid_of(self.session_key) if self.session_key else None
-
-    @property
-    def stored_sid(self) -> str | None:
-        """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
-        old_key = self.pending.rotates_from
-        return sid_of(old_key) if old_key else self.sid
-
-    @property
-    def stored_key(self) -> str | None:
-        """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
-        is_stored = self.known.record is not None and self.pending.rotates_from is None
-        return self.session_key if is_stored else None
-
-    @property
-    def passive(self) -> bool:
-        """Whether the request is passive: made by a page itself. It prolongs nothing."""
-        return self.visit is not None and self.visit.passive
-
-    @property
-    def touch(self) -> Touch:
-        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
-        if self.visit is None or "_session_cache" in self.__dict__:
-            return Touch.NOTHING
-        return Touch.SEEN if self.visit.passive else Touch.ACTIVE
-
-    def _validate_session_key(self, key: object) -> bool:
-        return is_key(key)
-
-
-def is_key(key: object) -> bool:
-    """Tell whether ``key`` may be a session key. Another one names no session, and is never sent to the server."""
-    # Eight is Django's own minimum length.
-    return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
-
-
-def give_key(session: SessionState, user_id: str) -> None:
-    """Give ``session`` a new, unused key: in the bucket of this user, or in a random bucket for a guest."""
-    session._session_key = key = new_key(bucket_of_user(user_id) if user_id else None)
-    session.pending = session.pending._replace(own_key=key)
-
-
-def rotate_key(session: SessionState) -> None:
-    """Give ``session`` another key in the same bucket. The next save moves the session to it."""
-    old_key = session.pending.rotates_from or session.session_key
-    if old_key is not None:
-        session.pending = session.pending._replace(rotates_from=old_key)
-        session._session_key = new_key(bucket_of(old_key))
-
-
-def move_home(session: SessionState, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
-    """
-    Give ``session`` a key in the bucket of this user, unless it has one there.
-
-    With ``renews``, it gets a new key even then, unless a new key is pending already. With ``must_create``, the session
-    is not stored yet, so there is no old key to move from.
-    """
-    sid, space, pending = session.sid or "", keyspace(), session.pending
-    at_home = script_calls.at_home(sid, user_id)
-    if must_create and session.session_key != pending.own_key:
-        # The caller has chosen this key. It only needs to be in the right partition.
-        at_home = space.of_sid(sid) == space.of_user(user_id)
-    if at_home and not (renews and pending.rotates_from is None):
-        return
-    if not must_create:
-        session.pending = pending._replace(rotates_from=pending.rotates_from or session.session_key)
-    give_key(session, user_id)
-
-
-def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
-    """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
-    viewed = yield from script_calls.viewed_by(old_sid)
-    made = yield from script_calls.create(sid, saving, viewed)
-    if made.status in ("clock", "blocked"):
-        return made
-    if made.status == "refused":
-        # Two requests may sign in at once from one guest's session. The other one may have been first.
-        old = yield from script_calls.read(old_sid)
-        if old.record is not None:
-            return made
-        note = yield from script_calls.note_of(old_sid)
-        return Outcome("gone", note=note)
-    # This only ends the old session, and leaves a note with the new sid.
-    try:
-        outcome = yield from script_calls.rotate(old_sid, sid, saving, loaded=loaded)
-    except SessionStoreUnavailable:
-        # Nobody gets the new key. Another node, or one that only refuses, may still end the session under it.
-        if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
-            with suppress(SessionStoreUnavailable):
-                yield from script_calls.end([sid], Ending())
-        raise
-    if outcome.status != "saved":
-        yield from script_calls.end([sid], Ending())
-    return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
-
+from django_redsess.transport.exchange import Pause
+from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.steps import Plain, SendSignals, Step, Steps, time_of
 
 AHEAD_MIN = 5_000
 """Milliseconds: the script change does not read the deadline, so it must be ahead by more than a request waits."""
@@ -291,7 +82,7 @@ def change_of(session: SessionState) -> Change | None:
     server = of(keyspace().of_sid(sid))
     at = server.clock.now() or 0
     # Only the general script can find out that a full server has room again.
-    if server.outages.under_way and server.outages.affects(lua_scripts.SAVE.name):
+    if server.outages.under_way and server.outages.affects(scripts.SAVE.name):
         return None
     if not at or known.due - at < AHEAD_MIN:
         return None
@@ -305,7 +96,7 @@ def change_of(session: SessionState) -> Change | None:
     record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, *serialized(session, data))
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
-    step = script_calls.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
+    step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
     # As Known() does, in half the time.
     return tuple.__new__(Known, (record, revision, due, False)), step
 
@@ -385,11 +176,11 @@ class SaveAttempts:
             if outcome.status == "blocked":
                 yield from self._refuse_if_blocked()
                 # The block was lifted meanwhile.
-                outcome = script_calls.AGAIN
+                outcome = operations.AGAIN
                 continue
             if outcome.status == "clock":
                 # The record is made again by the server's time. No script can change it, because it is sealed.
-                self.at, outcome = outcome.at, script_calls.AGAIN
+                self.at, outcome = outcome.at, operations.AGAIN
                 continue
             self._merge(outcome.record)
             yield from self._let_others_go_first()
@@ -399,7 +190,7 @@ class SaveAttempts:
         """Compare and set, if the save needs nothing else. If it does, leave it to the general way."""
         change = None if self.must_create or self.at else change_of(self.session)
         if change is None:
-            return script_calls.AGAIN
+            return operations.AGAIN
         known, step = change
         outcome = yield from step
         if outcome.status == "saved":
@@ -411,7 +202,7 @@ class SaveAttempts:
         self.limit = limit = self._choose_key()
         sid = self.session.sid or ""
         partition = keyspace().of_sid(sid)
-        at = self.at or of(partition).clock.now() or (yield from script_calls.time(partition))
+        at = self.at or of(partition).clock.now() or (yield from operations.time(partition))
         expiry = expiry_of(self.session, at)
         saving, known = self._made(sid, at, expiry, limit)
         outcome = yield from self._to_send(sid, saving, expiry)
@@ -458,7 +249,7 @@ class SaveAttempts:
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.
-        moves = old_key is not None and not script_calls.same_partition(sid_of(old_key), sid)
+        moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
         score = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._address_score(base, client, user_id)
         name = "sign_in" if login_ms == at else ""
@@ -478,13 +269,13 @@ class SaveAttempts:
 
     def _address_score(self, base: Record | None, client: bytes, user_id: str) -> str:
         if self.must_create or self.session.pending.rotates_from is not None:
-            return client_address.score_of_new(client)
+            return address_index.score_of_new(client)
         # Without a revision, another record than ``base`` may be replaced.
         if base is None or not self.session.known.revision or user_id != base.user_id:
-            return client_address.written_score(client)
+            return address_index.written_score(client)
         if client == base.client_packed:
             return STAYS
-        entry = client_address.changed_entry(base, client)
+        entry = address_index.changed_entry(base, client)
         return STAYS if entry is None else entry.score
 
     def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
@@ -492,22 +283,22 @@ class SaveAttempts:
         if self.must_create:
             return self._adding(sid, saving, expiry)
         if old_key is None:
-            return script_calls.save(sid, saving, loaded=loaded)
+            return operations.save(sid, saving, loaded=loaded)
         old_sid = sid_of(old_key)
-        if script_calls.same_partition(old_sid, sid):
-            return script_calls.rotate(old_sid, sid, saving, loaded=loaded)
+        if operations.same_partition(old_sid, sid):
+            return operations.rotate(old_sid, sid, saving, loaded=loaded)
         return moving_elsewhere(old_sid, sid, saving, loaded=loaded)
 
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
-        session, outcome = self.session, script_calls.AGAIN
+        session, outcome = self.session, operations.AGAIN
         is_new = session.session_key == session.pending.own_key
         # The script add ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
         ends_none = saving.limit is None or saving.limit.is_built_in
         if is_new and not saving.item and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
-            outcome = yield from script_calls.add(sid, saving)
+            outcome = yield from operations.add(sid, saving)
             is_new = False
         if outcome.status == "again":
-            outcome = yield from script_calls.create(sid, saving, is_new=is_new)
+            outcome = yield from operations.create(sid, saving, is_new=is_new)
         if outcome.status not in ("saved", "clock"):
             # The next attempt must not take this key for its own.
             session.pending = session.pending._replace(own_key=None)
@@ -528,7 +319,7 @@ class SaveAttempts:
     def _note_done(self, sid: str, item: str) -> None:
         """Clear what is pending, except for what a save does not do."""
         pending = self.session.pending
-        elsewhere = item and script_calls.counted_elsewhere(sid, item)
+        elsewhere = item and operations.counted_elsewhere(sid, item)
         left = pending.item, item if elsewhere else pending.uncounted, pending.signs_out
         self.session.pending = Pending(None, None, None, *left) if any(left) else NOTHING_PENDING
 
@@ -593,10 +384,40 @@ class SaveAttempts:
 
 def looking(session: SessionState) -> Steps[None]:
     """Read the stored session's user and login time, for a save that replaces the data without loading them."""
-    loaded = yield from script_calls.read(session.sid or "", Touch.NOTHING if session.visit is None else Touch.SEEN)
+    loaded = yield from operations.read(session.sid or "", Touch.NOTHING if session.visit is None else Touch.SEEN)
     if loaded.record is None:
         return
     try:
         session.known = Known(unpack(loaded.sid, loaded.record), b"", loaded.due)
     except Exception as error:
         log_unusable(loaded.sid, error)
+
+
+DEPTH_MAX = 200
+"""The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
+
+CONTAINERS = (dict, list, tuple)
+
+
+def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
+    """
+    Raise ValueError if a value of ``data`` has more than 200 levels of lists and dicts.
+
+    How deep Python can write and read depends on its version and on the depth of the stack. ``serialized`` is the text
+    of the data. If it has too few brackets for so many levels, the data are not searched.
+    """
+    if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
+        return
+    # By identity, so that a shared container is searched once.
+    level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
+    for _ in range(DEPTH_MAX):
+        level = {
+            id(inner): (key, inner)
+            for key, each in level.values()
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, CONTAINERS)
+        }
+        if not level:
+            return
+    key, _ = next(iter(level.values()))
+    raise ValueError(f"What is under {key!r} in the session has more than {DEPTH_MAX} levels: not saved.")

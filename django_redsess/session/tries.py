@@ -8,10 +8,10 @@ that has no such time here, since another engine saves it, shares the count of a
 
 from __future__ import annotations
 
-from django_redsess.session.session_store import SessionStore
-from django_redsess.transport import lua_scripts, sending
+from django_redsess.session.store import SessionStore
+from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import Call, Plain
+from django_redsess.transport.steps import Call, Plain
 
 
 def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, counts: bool = True) -> Call[int]:
@@ -20,7 +20,7 @@ def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, co
 
     A try counts for so many ``seconds``. One that may not be made is not counted. Without ``counts``, none is.
     """
-    partition, script = keyspace().of_user(user_id), lua_scripts.COUNT_TRY
+    partition, script = keyspace().of_user(user_id), scripts.COUNT_TRY
     # The server takes no lifetime of 0.
     args = script.arguments(window=max(1, seconds * 1000), max=maximum, counts=counts)
     return Call(partition, script, script.keys(partition, tries=_name(session, user_id)), args, int)
@@ -29,7 +29,7 @@ def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, co
 def forget(session: SessionStore, user_id: str) -> Plain[None]:
     """Forget the tries: the password was right."""
     partition = keyspace().of_user(user_id)
-    return Plain(partition, "tries", sending.command("DEL", _name(session, user_id)), 1, lambda replies: None)
+    return Plain(partition, "tries", packing.command("DEL", _name(session, user_id)), 1, lambda replies: None)
 
 
 def _name(session: SessionStore, user_id: str) -> str:

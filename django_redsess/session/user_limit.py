@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext, ngettext_lazy
 
 from django_redsess.conf import POLICIES, REFUSE, Conf, conf
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import share_of
+from django_redsess.transport.partitions import share_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser

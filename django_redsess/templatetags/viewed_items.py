@@ -20,7 +20,7 @@ from django.conf import settings
 from django_redsess import viewed
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.session_store import session_of
+from django_redsess.session.store import session_of
 from django_redsess.viewed import ViewCount, ViewedItem
 
 Viewed = TypeVar("Viewed", ViewedItem, ViewCount)

@@ -18,7 +18,7 @@ from redis.utils import str_if_bytes
 
 from django_redsess import forks
 from django_redsess.clock import monotonic
-from django_redsess.transport.outage import Outages, words_of
+from django_redsess.transport.outages import Outages, words_of
 from django_redsess.transport.pools import Clock, Pool, own
 
 Address = tuple[str, int]

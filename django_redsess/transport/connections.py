@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_redsess import forks
-from django_redsess.transport import aliases
+from django_redsess.transport import caches
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.counterparts import source_like
 from django_redsess.transport.keys import Partition, other_store
@@ -55,7 +55,7 @@ def _pool_of(alias: str, named_by: str) -> Any:
             f"{', '.join(map(repr, settings.CACHES))}. Add it. If a test overrides CACHES, keep the entry: "
             "override_settings(CACHES={**settings.CACHES, ...})."
         )
-    found = aliases.pool_of(alias)
+    found = caches.pool_of(alias)
     with _POOL_LOCK:
         if not isinstance(found, Cluster):
             if found not in _OF_ALIAS:

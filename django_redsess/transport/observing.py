@@ -15,14 +15,14 @@ from django.core.signals import setting_changed
 from django_redsess import observers
 from django_redsess.clock import monotonic
 from django_redsess.observers import Server
-from django_redsess.transport import retries, sending
+from django_redsess.transport import attempts, exchange
+from django_redsess.transport.attempts import NO_EXTRAS, PipelineExtras, Sends
 from django_redsess.transport.cluster_map import named
 from django_redsess.transport.connections import pool
-from django_redsess.transport.lua_scripts import Script
-from django_redsess.transport.retries import NO_EXTRAS, PipelineExtras, Sends
-from django_redsess.transport.sending import Part
+from django_redsess.transport.packing import Part
+from django_redsess.transport.scripts import Script
 
-_UNOBSERVED = retries.run, retries.fetch, sending.ask
+_UNOBSERVED = attempts.run, attempts.fetch, exchange.ask
 _plain_run, _plain_fetch, _plain_ask = _UNOBSERVED
 
 
@@ -30,7 +30,7 @@ def begin() -> None:
     """Tell the observers that ``REDSESS["OBSERVERS"]`` names, from now on, as :func:`observers.choose` does."""
     if observers.choose():
         ways = (_run, _fetch, _ask) if observers.chosen else _UNOBSERVED
-        retries.run, retries.fetch, sending.ask = ways
+        attempts.run, attempts.fetch, exchange.ask = ways
 
 
 def _begin_again(*, setting: str, **kwargs: Any) -> None:

@@ -31,8 +31,8 @@ from redis.sentinel import SentinelConnectionPool
 
 from django_redsess import forks
 from django_redsess.clock import monotonic
-from django_redsess.transport import sending
-from django_redsess.transport.outage import UNREACHABLE, Outages
+from django_redsess.transport import exchange
+from django_redsess.transport.outages import UNREACHABLE, Outages
 
 try:
     from redis.maint_notifications import MaintNotificationsConfig
@@ -379,7 +379,7 @@ class LoopPool(PooledConnections):
                 if not pooled.is_open or (self._may_be_moved and connection.should_reconnect()):
                     await connection.disconnect(nowait=True)
                 await self.source.ensure_connection(connection)
-            pooled.line, pooled.is_open = sending.loop_line_of(pooled.connection), True
+            pooled.line, pooled.is_open = exchange.loop_line_of(pooled.connection), True
             if self.has_new_master(pooled):
                 await self.lose_idle()
         except BaseException:
@@ -560,7 +560,7 @@ class Pool(PooledConnections):
                 connection.disconnect()
                 # Sending would connect too, but behind Sentinel to the old address.
                 connection.connect()
-            pooled.line, pooled.is_open = sending.line_of(pooled.connection), True
+            pooled.line, pooled.is_open = exchange.line_of(pooled.connection), True
             if self.has_new_master(pooled):
                 self.lose_idle()
         except BaseException:

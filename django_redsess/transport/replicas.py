@@ -17,9 +17,10 @@ from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.connections import of
+from django_redsess.transport.exchange import FollowUp
 from django_redsess.transport.keys import Partition
-from django_redsess.transport.outage import words_of
-from django_redsess.transport.sending import FollowUp, command
+from django_redsess.transport.outages import words_of
+from django_redsess.transport.packing import command
 
 logger = logging.getLogger("django_redsess")
 

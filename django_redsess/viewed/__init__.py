@@ -16,12 +16,13 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import deadlines, script_calls
-from django_redsess.session.script_calls import Touch, items_max, templates, viewing, viewing_keys
-from django_redsess.session.session_store import SessionStore, session_of
-from django_redsess.transport import lua_scripts
+from django_redsess.session import deadlines, operations
+from django_redsess.session.operations import Touch, items_max, templates, viewing, viewing_keys
+from django_redsess.session.store import SessionStore, session_of
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import is_sid, keyspace
-from django_redsess.transport.round_trips import Call, EndedSessions, Steps, adrive, drive, time_of, together
+from django_redsess.transport.partitions import together
+from django_redsess.transport.steps import Call, EndedSessions, Steps, adrive, drive, time_of
 from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
 
@@ -48,9 +49,9 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     """
     space = keyspace()
     partition = space.of_sid(sid)
-    keys, args = viewing_keys(partition, item), lua_scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
+    keys, args = viewing_keys(partition, item), scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
     if touch is Touch.NOTHING:
-        return Call(partition, lua_scripts.RECORD_VIEW, keys, args, _noted)
+        return Call(partition, scripts.RECORD_VIEW, keys, args, _noted)
     _, _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
     name = sid.encode()
 
@@ -58,7 +59,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
         seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
         return touching % (seen, name, seen, name)
 
-    return Call(partition, lua_scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
+    return Call(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
 
 
 def _noted(reply: int, ended: EndedSessions, touched: object = None) -> bool:
@@ -67,7 +68,7 @@ def _noted(reply: int, ended: EndedSessions, touched: object = None) -> bool:
 
 def count_view(item: str) -> Call[bool]:
     """Count a view of ``item`` that was recorded in another partition."""
-    partition, script = keyspace().of_item(item), lua_scripts.COUNT_VIEW
+    partition, script = keyspace().of_item(item), scripts.COUNT_VIEW
     keys = script.keys(partition, popularity=partition.viewed)
     return Call(partition, script, keys, script.arguments(item=item, items_max=items_max()), bool)
 
@@ -80,7 +81,7 @@ def record_view(session: SessionStore, item: str) -> Steps[bool]:
             yield from session.opening()
         noted = yield from view(sid, item, session.touch)
         if noted:
-            if script_calls.counted_elsewhere(sid, item):
+            if operations.counted_elsewhere(sid, item):
                 yield from count_view(item)
             return True
     if not (conf.VIEWED_GUESTS and session.visit is not None and session.visit.begins_by_view):
@@ -190,7 +191,7 @@ def _recent(session: SessionBase | str, limit: int) -> Steps[list[ViewedItem]]:
     sid = _sid(session)
     if sid is None or limit < 1:
         return []
-    partition, script = keyspace().of_sid(sid), lua_scripts.RECENT_ITEMS
+    partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
     args = script.arguments(sid=sid, limit=limit)
     reply: list[Any] = yield from Call(partition, script, script.keys(partition), args, list)
     pairs = zip(reply[::2], reply[1::2], strict=True)
@@ -218,7 +219,7 @@ def _forget(session: SessionBase | str, item: str | int | None) -> Steps[int]:
     sid = _sid(session)
     if sid is None:
         return 0
-    partition, script = keyspace().of_sid(sid), lua_scripts.FORGET_ITEMS
+    partition, script = keyspace().of_sid(sid), scripts.FORGET_ITEMS
     keys = script.keys(partition, items=partition.viewed_by(sid))
     return (yield from Call(partition, script, keys, script.arguments(item=text), int))
 

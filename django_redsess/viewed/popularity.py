@@ -1,4 +1,4 @@
-"""The most viewed items. The functions return calls or steps, as in :mod:`django_redsess.session.script_calls`."""
+"""The most viewed items. The functions return calls or steps, as in :mod:`django_redsess.session.operations`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from django_redsess.session.script_calls import AT_ONCE_MAX
-from django_redsess.transport import lua_scripts
+from django_redsess.session.operations import AT_ONCE_MAX
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.lua_scripts import Script, Values
-from django_redsess.transport.round_trips import (
-    Bound,
-    Call,
-    Parts,
-    Steps,
-    ask_each,
-    bisect,
-    merged,
-    time_of,
-    with_scores,
-)
-from django_redsess.transport.sending import head, tail
+from django_redsess.transport.packing import head, tail
+from django_redsess.transport.partitions import Bound, Parts, ask_each, bisect, merged, with_scores
+from django_redsess.transport.scripts import Script, Values
+from django_redsess.transport.steps import Call, Steps, time_of
 
 T = TypeVar("T")
 
@@ -52,7 +43,7 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
     """
     partitions = keyspace().partitions
     if len(partitions) == 1:
-        script = lua_scripts.ITEMS_BY_RANK
+        script = scripts.ITEMS_BY_RANK
         keys = script.keys(partitions[0], items=partitions[0].viewed)
         args = script.arguments(first=first, last=first + limit - 1)
         entries: list[Any] = yield from Call(partitions[0], script, keys, args, list)
@@ -103,20 +94,20 @@ def split(rank: int) -> Steps[list[int]]:
 
 def counted(at_least: int) -> list[Call[ViewTotal]]:
     """Count each partition's items that have at least ``at_least`` views, and the views of all its items."""
-    args = lua_scripts.COUNT_ITEMS.arguments(at_least=at_least)
-    return [_call(partition, lua_scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]
+    args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
+    return [_call(partition, scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]
 
 
 def views_of(item: str) -> Call[int]:
     """Read how often ``item`` was viewed."""
     partition = keyspace().of_item(item)
-    args = lua_scripts.VIEW_COUNTS.arguments(items=[item])
-    return _call(partition, lua_scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
+    args = scripts.VIEW_COUNTS.arguments(items=[item])
+    return _call(partition, scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
 
 
 def reset(items: Sequence[str]) -> list[Call[int]]:
     """Remove the view counts of these items, up to 250 a call. Each call returns how many views it removed."""
-    script = lua_scripts.RESET_COUNTS
+    script = scripts.RESET_COUNTS
     by_partition: dict[Partition, list[str]] = {}
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
@@ -129,8 +120,8 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
 
 def reset_all() -> list[Call[int]]:
     """Remove the view counts of each partition's items. Each call returns how many views it removed."""
-    args = lua_scripts.RESET_COUNTS.arguments(items=())
-    return [_call(partition, lua_scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
+    args = scripts.RESET_COUNTS.arguments(items=())
+    return [_call(partition, scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
 
 
 def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
@@ -139,7 +130,7 @@ def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
 
     Each call returns how many items it removed, and how many are still too many.
     """
-    script = lua_scripts.TRIM_ITEMS
+    script = scripts.TRIM_ITEMS
     return [
         _call(partition, script, script.arguments(keep=kept, limit=limit), tuple)
         for partition, kept in zip(keyspace().partitions, keep, strict=True)

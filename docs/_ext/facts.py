@@ -20,6 +20,9 @@ COLUMNS = 80
 
 COMMANDS = ("blockuser", "cleansessions", "cleanviewed", "endsessions", "history", "movesessions", "online")
 
+APPS = {"history": "django_redsess.contrib.history", "movesessions": "django_redsess.contrib.moving"}
+"""Which app has a command, if it is not the core."""
+
 
 class Option(NamedTuple):
     names: str
@@ -35,8 +38,7 @@ class Command(NamedTuple):
 
 def command(name: str) -> Command:
     """Describe a command, by its own parser. The options that all commands of Django have are left out."""
-    app = "django_redsess.history" if name == "history" else "django_redsess"
-    parser = load_command_class(app, name).create_parser("manage.py", name)
+    parser = load_command_class(APPS.get(name, "django_redsess"), name).create_parser("manage.py", name)
     # There is no public name for what a parser has.
     actions = [action for action in parser._actions if action.dest not in _of_all_commands()]
     words = [_in_usage(action) for action in actions]

@@ -1,7 +1,7 @@
 from django import forms
 from django.contrib.admin.forms import AdminAuthenticationForm
 
-from django_redsess.forms import SessionLimitAuthenticationForm
+from django_redsess.accounts.forms import SessionLimitAuthenticationForm
 from testproject.shop.basket import MAX_QUANTITY
 
 

@@ -16,7 +16,7 @@ from django.urls import path
 from django.views.decorators.http import require_http_methods
 
 from django_redsess import online
-from django_redsess.moving import SessionStore
+from django_redsess.contrib.moving import SessionStore
 
 
 class Step(NamedTuple):

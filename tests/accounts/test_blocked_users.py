@@ -15,7 +15,7 @@ from django.utils import timezone
 
 import django_redsess
 from django_redsess import online
-from django_redsess.forms import SessionLimitAuthenticationForm
+from django_redsess.accounts.forms import SessionLimitAuthenticationForm
 from tests.helpers.accounts import PASSWORD, count, is_gone, sign_in
 from tests.helpers.both import paths
 from tests.helpers.site import views

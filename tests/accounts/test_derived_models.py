@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import connection, models
 from django.db.models.signals import post_delete, post_save, pre_save
 
-from django_redsess import accounts
+from django_redsess.accounts import signals
 from tests.helpers.accounts import CHANGES, PASSWORD, count, sign_in, told_to
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
@@ -29,7 +29,7 @@ def defined() -> Iterator[Callable[..., Any]]:
         if not model._meta.proxy:
             with connection.schema_editor() as editor:
                 editor.create_model(model)
-        accounts.receive_signals()
+        signals.receive_signals()
         return model
 
     yield define

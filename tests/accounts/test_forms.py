@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils.translation import override
 
 from django_redsess import online
-from django_redsess.forms import SessionLimitAuthenticationForm
+from django_redsess.accounts.forms import SessionLimitAuthenticationForm
 from tests.helpers.accounts import PASSWORD, sid_of, sign_in
 from tests.helpers.behind import make_due, stored
 

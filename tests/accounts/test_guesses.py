@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import include, path
 
-from django_redsess.moving.session_store import BEGAN_KEY
+from django_redsess.contrib.moving.session_store import BEGAN_KEY
 from tests.helpers.accounts import PASSWORD, sid_of, sign_in
 from tests.helpers.behind import make_older
 
@@ -59,7 +59,7 @@ def here(request: pytest.FixtureRequest, store_settings: Any, partitions: int, a
         make_older(redis, sid_of(browser), 301)
         return browser
     moving = {"MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": False}
-    store_settings.SESSION_ENGINE = "django_redsess.moving"
+    store_settings.SESSION_ENGINE = "django_redsess.contrib.moving"
     store_settings.REDSESS = {**store_settings.REDSESS, **moving}
     browser = sign_in(alice)
     there = DatabaseSession(browser.cookies["sessionid"].value)

@@ -14,7 +14,8 @@ from django.http import HttpResponse
 from django.test import AsyncClient, Client
 from django.urls import include, path
 
-from django_redsess import online, reauthentication
+from django_redsess import online
+from django_redsess.accounts import reauthentication
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
 from tests.helpers.behind import make_older
 from tests.helpers.visitors import Browser

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess.reauthentication import RECENT_SECONDS
+from django_redsess.accounts.reauthentication import RECENT_SECONDS
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
 from tests.helpers.admin_pages import CONFIRM, END, LIST, Page
 from tests.helpers.behind import make_older

@@ -12,7 +12,8 @@ from django.test import Client
 from django.utils import timezone, translation
 from playwright.sync_api import Page, expect
 
-from django_redsess import cleaning, online, reauthentication
+from django_redsess import cleaning, online
+from django_redsess.accounts import reauthentication
 from testproject import people, sign_ins
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port

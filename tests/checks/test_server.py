@@ -81,7 +81,7 @@ def test_blocks_that_a_restart_would_lift_are_warned_of(
     own_server, set_cache, settings, save, appendonly, warns
 ) -> None:
     # With that app the database has a copy.
-    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_redsess.history"]
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_redsess.contrib.history"]
     own_server.client.config_set("save", save)
     own_server.client.config_set("appendonly", appendonly)
     set_cache(own_server.url)

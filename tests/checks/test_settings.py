@@ -108,7 +108,7 @@ RIGHT: dict[str, list[object]] = {
     "CLIENT_ADDRESS": ["truncated", "none"],
     "INDEX_ADDRESSES": [True],
     "VIEWED_RESOLVE": [f"{__name__}.found"],
-    "PLACES": [None, "django_redsess.places.geoip2"],
+    "PLACES": [None, "django_redsess.contrib.geoip2.places"],
     "ASYNC_CONNECTION_CLASS": [None, "redis.asyncio.connection.Connection"],
     "REAUTHENTICATE": [False],
 }
@@ -220,7 +220,7 @@ def test_of_another_engine_nothing_is_said_but_that_it_is_not_ours(settings, set
 def test_mails_without_the_app_that_sends_them_are_warned_of(settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True, "HISTORY_SITE_URL": "https://shop.example"}
     assert found() == []
-    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_redsess.history"]
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_redsess.contrib.history"]
     assert found() == ["W068"]
 
 
@@ -251,5 +251,5 @@ def test_the_address_of_the_site_must_be_a_url(settings, url: object) -> None:
 def test_pages_of_own_sessions_need_a_page_to_sign_in(settings, login_url: str, ids: list[str]) -> None:
     settings.LOGIN_URL = login_url
     assert found() == ids
-    settings.ROOT_URLCONF = "django_redsess.api.urls"
+    settings.ROOT_URLCONF = "django_redsess.contrib.api.urls"
     assert found() == []

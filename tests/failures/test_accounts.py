@@ -8,9 +8,10 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 
-from django_redsess import accounts, reauthentication
+from django_redsess import accounts
+from django_redsess.accounts import reauthentication
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.helpers.accounts import count, delete, save, set_password
 from tests.helpers.behind import make_older
 from tests.helpers.outages import end_outage, lines_of
@@ -139,7 +140,7 @@ def test_a_request_makes_the_change_and_is_a_503_where_it_needs_its_session(
 def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(browser, alice, proxy, log, way) -> None:
     browser.sign_in(alice)
     [elsewhere] = sign_in(alice)
-    proxy.before(lua_scripts.END.digest, proxy.refuse)
+    proxy.before(scripts.END.digest, proxy.refuse)
     assert_unavailable(browser.get(f"/password/{way}/"))
     assert has_happened("password", alice.pk)
     assert_logged(log, alice.pk)
@@ -152,7 +153,7 @@ def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(brows
 def test_who_closes_an_account_in_an_outage_is_answered_and_signed_out(browser, alice, proxy, log, closing) -> None:
     user_id = alice.pk
     browser.sign_in(alice)
-    proxy.before(lua_scripts.END.digest, proxy.refuse)
+    proxy.before(scripts.END.digest, proxy.refuse)
     response = browser.get(f"{browser.views}/close/{closing}/does_nothing/")
     # It may be asked for nothing more, and then there is nothing to wait for.
     assert (response.status_code, list(response.cookies)) == (200, [])
@@ -173,9 +174,9 @@ def test_a_password_that_could_not_be_counted_is_not_tried(browser, alice, proxy
     asked = list[User]()
     monkeypatch.setattr(reauthentication, "authenticate", lambda *_, **__: asked.append(alice) or alice)
     if how == "refused":
-        proxy.before(lua_scripts.COUNT_TRY.digest, proxy.refuse)
+        proxy.before(scripts.COUNT_TRY.digest, proxy.refuse)
     elif how == "reply lost":
-        proxy.lose_reply(lua_scripts.COUNT_TRY.digest)
+        proxy.lose_reply(scripts.COUNT_TRY.digest)
     else:
         proxy.before("DEL", proxy.refuse)
     assert_unavailable(browser.post("/account/sessions/end-others/", {"password": NEW_PASSWORD}))
@@ -186,7 +187,7 @@ def test_a_password_that_could_not_be_counted_is_not_tried(browser, alice, proxy
 def test_a_change_whose_reply_was_lost_ends_all_sessions_and_logs_nothing(partitions, bob, proxy, log, change) -> None:
     user_id = bob.pk
     sign_in(bob, 3)
-    proxy.lose_reply(lua_scripts.END.digest)
+    proxy.lose_reply(scripts.END.digest)
     CHANGES[change](bob, Client())
     assert proxy.lost == 1
     assert (has_happened(change, user_id), count(user_id)) == (True, 0)
@@ -207,7 +208,7 @@ def test_cut_off_half_way_logout_everywhere_goes_on(partitions, bob, proxy, log,
     user_id = bob.pk
     for _ in range(600):
         new_session(str(user_id))
-    digest = lua_scripts.END.digest
+    digest = scripts.END.digest
     proxy.before(digest, lambda: proxy.before(digest, proxy.refuse))
     CHANGES[change](bob, Client())
     assert has_happened(change, user_id)

@@ -15,8 +15,8 @@ from django.test import AsyncClient, Client, override_settings
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import agreement
-from django_redsess.transport.agreement import FORMAT, fingerprints
+from django_redsess.transport import compatibility
+from django_redsess.transport.compatibility import FORMAT, fingerprints
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.clusters import Cluster
 from tests.helpers import every_operation
@@ -87,10 +87,10 @@ def test_the_agreement_is_renewed_when_data_go(own_server, settings, new_session
         assert SessionStore(key).load() == {}
     for wrong in ({"REDSESS": {"PARTITIONS": 2}}, {"SECRET_KEY": "another"}):
         with override_settings(**wrong):
-            agreement.forget()
+            compatibility.forget()
             with pytest.raises(ImproperlyConfigured):
                 online.count()
-    agreement.forget()
+    compatibility.forget()
     assert SessionStore(key).load() == {}
     new_session("7")
 
@@ -105,8 +105,8 @@ def starts(monkeypatch, redis) -> Iterator[Callable[..., None]]:
     """Return a function that goes on as a process which has just started, of the release that writes this format."""
 
     def start(written: str = OURS) -> None:
-        monkeypatch.setattr(agreement, "FORMAT", written.encode())
-        agreement.forget()
+        monkeypatch.setattr(compatibility, "FORMAT", written.encode())
+        compatibility.forget()
 
     yield start
     redis.flushall()

@@ -12,7 +12,8 @@ from django.contrib.auth.models import User
 from django_redsess import accounts, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import EndedCount, EndedList
-from django_redsess.transport import lua_scripts, replicas
+from django_redsess.session import user_limit
+from django_redsess.transport import replicas, scripts
 from django_redsess.transport.connections import loop_pool, pool
 from django_redsess.transport.keys import keyspace
 from testproject.nodes import Node
@@ -153,7 +154,7 @@ def test_only_ends_wait_and_only_with_the_setting(partitions, servers, alice, se
 def test_a_sign_in_that_ends_a_session_waits(partitions, servers, alice, sid, set_limit, settings, awaited) -> None:
     def sign_in_once(session: SessionStore) -> SessionStore:
         session["_auth_user_id"] = str(alice.pk)
-        session.signed_in(accounts.user_limit.limit_of(alice))
+        session.signed_in(user_limit.limit_of(alice))
         async_to_sync(session.asave)() if awaited else session.save()
         return session
 
@@ -255,7 +256,7 @@ def test_lost_replies(end, hang: bool, servers, alice, sid, settings, confirm_wi
         assert [each.sid for each in ended] == [sid]
         assert (ended.confirmed_by, ended.may_return) == (0, True)
         # The script is sent again, and ends what is gone.
-        proxy.lose_reply(lua_scripts.END.digest, hang=hang)
+        proxy.lose_reply(scripts.END.digest, hang=hang)
         ended = end(str(other.sid))
         assert ended == []
         assert (ended.confirmed_by, ended.may_return) == (1, False)

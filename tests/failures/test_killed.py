@@ -10,7 +10,7 @@ import redis as redis_py
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls
+from django_redsess.session import operations
 from django_redsess.session.record import unpack
 from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
@@ -57,7 +57,7 @@ class Store:
         self.item = next(item for item in items if keyspace().of_item(item) == self.here)
         self.item_elsewhere = next((item for item in items if keyspace().of_item(item) != self.here), "")
         users = [str(number) for number in range(1000, 99_999)]
-        self.user_at_home = next(user for user in users if script_calls.at_home(self.session.sid, user))
+        self.user_at_home = next(user for user in users if operations.at_home(self.session.sid, user))
         self.user_elsewhere = next((user for user in users[:100] if keyspace().of_user(user) != self.here), "")
         viewed.record(self.session, self.item)
 

@@ -18,13 +18,14 @@ import django_redsess
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.checks import cluster
+from django_redsess.contrib.moving.growing.other_store import size
+from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.exceptions import SignInRefused
-from django_redsess.growing.other_store import size
-from django_redsess.growing.stores import stores
-from django_redsess.transport import lua_scripts, sending
+from django_redsess.transport import packing
+from django_redsess.transport import scripts as lua_scripts
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import bucket_of_user, keyspace, using
-from django_redsess.transport.round_trips import drive, in_store
+from django_redsess.transport.steps import drive, in_store
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.shop.models import Product
@@ -143,7 +144,9 @@ def block_repair_and_move(settings, user: User, url: str) -> None:
     assert online.unblock(user)
     settings.CACHES = {**settings.CACHES, "before": caches(url)["sessions"]}
     moves = {"MOVE_FROM": {"SESSION_CACHE_ALIAS": "before"}}
-    with override_settings(SESSION_ENGINE="django_redsess.growing", REDSESS={**settings.REDSESS, **moves}):
+    with override_settings(
+        SESSION_ENGINE="django_redsess.contrib.moving.growing", REDSESS={**settings.REDSESS, **moves}
+    ):
         with using(stores().other):
             old = SessionStore()
             old.update({"colour": "blue", "_auth_user_id": str(user.pk)})
@@ -195,13 +198,13 @@ def test_each_command_that_is_sent_is_in_one_list_and_that_is_what_is_listed(red
     # testing.py is for the server of tests.
     modules = [path for path in folder.rglob("*.py") if path != folder / "testing.py"]
     named = set().union(*(named_in(path, known) for path in modules if path != folder / "transport" / "sending.py"))
-    wholes = {name.partition("|")[0] for name in sending.COMMANDS_OF_SOME}
-    assert named - NOT_SENT - sending.COMMANDS <= {*wholes, *sending.COMMANDS_OF_SOME, "HELLO"}
-    assert sending.COMMANDS - named == {"EVAL"} - named
+    wholes = {name.partition("|")[0] for name in packing.COMMANDS_OF_SOME}
+    assert named - NOT_SENT - packing.COMMANDS <= {*wholes, *packing.COMMANDS_OF_SOME, "HELLO"}
+    assert packing.COMMANDS - named == {"EVAL"} - named
     scripts = set(lua_scripts.commands())
-    always = {name.lower() for name in sending.COMMANDS | scripts}
+    always = {name.lower() for name in packing.COMMANDS | scripts}
     assert commands(listed()) == always | {"blpop", "select", "info"}
-    for name in sending.COMMANDS_OF_SOME:
+    for name in packing.COMMANDS_OF_SOME:
         assert re.search(rf"(?i)\+{re.escape(name)}\b", DOCS.read_text(encoding="utf-8")), name
 
 

@@ -7,7 +7,7 @@ from django.test import Client
 
 from django_redsess.backend import SessionStore
 from django_redsess.session.user_limit import Limit
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_older, stored, text_of
 from tests.helpers.sign_ins import ENDING, sids_of
@@ -78,9 +78,9 @@ def test_a_sign_in_replaced_before_its_repetition_ends_none(browser, alice, prox
 
     set_limit(1, policy)
     browser.post("/write/colour/blue/")
-    proxy.lose_reply(lua_scripts.ROTATE.digest)
+    proxy.lose_reply(scripts.ROTATE.digest)
     # At the first one nothing; at the second, which repeats it, something.
-    proxy.before(lua_scripts.ROTATE.digest, lambda: proxy.before(lua_scripts.ROTATE.digest, sign_in_elsewhere))
+    proxy.before(scripts.ROTATE.digest, lambda: proxy.before(scripts.ROTATE.digest, sign_in_elsewhere))
     browser.post(f"{browser.views}/sign-in/alice/")
     proxy.restore()
     assert proxy.lost == 1
@@ -119,7 +119,7 @@ def test_an_outage_after_a_saved_sign_in_signs_nobody_out(browser, alice, proxy,
     begin(browser, alice, redis, *(MANY if lowered else ()), colour=LARGE)
     set_limit(2, "end_oldest" if lowered else "refuse")
     # The sign-in is saved by then. Whatever the answer is, the visitor has a cookie that opens what is there.
-    proxy.before((lua_scripts.END_ABOVE if lowered else lua_scripts.SAVE).digest, proxy.refuse)
+    proxy.before((scripts.END_ABOVE if lowered else scripts.SAVE).digest, proxy.refuse)
     assert browser.post(f"{browser.views}/sign-in/alice/").status_code in (200, 503)
     proxy.restore()
     assert browser.get("/read/colour/").content == b"blue"

@@ -7,7 +7,7 @@ import pytest
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.behind import stored
 from tests.helpers.outages import OURS
@@ -123,11 +123,11 @@ def test_a_view_is_not_counted_twice_though_others_change_the_session(browser, a
         other.save()
 
     if applied:
-        proxy.lose_reply(lua_scripts.SAVE.digest)
+        proxy.lose_reply(scripts.SAVE.digest)
         # At the first one nothing; at the second, which repeats it, something.
-        proxy.before(lua_scripts.SAVE.digest, lambda: proxy.before(lua_scripts.SAVE.digest, write_meanwhile))
+        proxy.before(scripts.SAVE.digest, lambda: proxy.before(scripts.SAVE.digest, write_meanwhile))
     else:
-        proxy.before(lua_scripts.SAVE.digest, write_meanwhile)
+        proxy.before(scripts.SAVE.digest, write_meanwhile)
     assert browser.get("/items/writes/lamp").status_code == 200
     proxy.restore()
     assert browser.get("/read/last/").content == b"lamp"

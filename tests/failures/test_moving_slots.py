@@ -11,11 +11,11 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import script_calls
-from django_redsess.transport import lua_scripts, retries, sending
+from django_redsess.session import operations
+from django_redsess.transport import attempts, packing, scripts
+from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.lua_scripts import Script
-from django_redsess.transport.sending import Pause
+from django_redsess.transport.scripts import Script
 from testproject.clusters import Cluster
 from tests.helpers.behind import faults, have_partitions, stored
 from tests.helpers.clusters import HalfMoved, cluster_caches
@@ -50,8 +50,8 @@ def nodes(server, kept_nodes, settings, monkeypatch) -> Iterator[Cluster]:
     nodes = kept_nodes[server.binary]
     settings.CACHES = cluster_caches(nodes)
     # Nothing moves while an operation waits.
-    monkeypatch.setattr(retries, "MOVING_SECONDS", 0.01)
-    monkeypatch.setattr(retries, "Pause", lambda seconds, *until: Pause(seconds if until else 0.005, *until))
+    monkeypatch.setattr(attempts, "MOVING_SECONDS", 0.01)
+    monkeypatch.setattr(attempts, "Pause", lambda seconds, *until: Pause(seconds if until else 0.005, *until))
     yield nodes
     nodes.client.flushall()
 
@@ -131,9 +131,9 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes, settings) -> None:
         assert request(session.session_key or "", {})["data"]["colour"] == "blue"
     assert slot.content() == before
     slot.end()
-    due = script_calls.read(world.user.sid or "").run().due
+    due = operations.read(world.user.sid or "").run().due
     request(world.user.session_key or "", {})
-    assert script_calls.read(world.user.sid or "").run().due < due
+    assert operations.read(world.user.sid or "").run().due < due
 
 
 @pytest.mark.parametrize("moving", ["here", "home", "here, but later"])
@@ -151,7 +151,7 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, monkeypatch, m
     session[SESSION_KEY] = user
     key = session.stored_key or session.pending.rotates_from
     slot = HalfMoved(nodes, (home if moving == "home" else here).tag)
-    rotate = script_calls.rotate
+    rotate = operations.rotate
 
     def begin_and_rotate(*args: Any, **more: Any) -> Any:
         slot.begin([])
@@ -159,7 +159,7 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, monkeypatch, m
 
     if "later" in moving:
         # When the session is in both partitions.
-        monkeypatch.setattr(script_calls, "rotate", begin_and_rotate)
+        monkeypatch.setattr(operations, "rotate", begin_and_rotate)
     else:
         slot.begin([])
     with pytest.raises(SessionStoreUnavailable):
@@ -173,17 +173,17 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, monkeypatch, m
 def test_every_script_is_among_the_operations(redis, settings, monkeypatch) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     sent = set[str]()
-    pack = sending.script_call
+    pack = packing.script_call
 
     def script_call(script: Script, *args: Any, **more: Any) -> bytes:
         sent.add(script.name)
         return pack(script, *args, **more)
 
-    monkeypatch.setattr(sending, "script_call", script_call)
+    monkeypatch.setattr(packing, "script_call", script_call)
     for work in OPERATIONS:
         redis.flushall()
         assert list(work(World(redis))) == [None]
     for read in reads_of(World(redis)).values():
         read()
     # It reads rules of the server only.
-    assert {script.name for script in lua_scripts.every()} - sent == {"permissions"}
+    assert {script.name for script in scripts.every()} - sent == {"permissions"}

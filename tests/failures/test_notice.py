@@ -8,10 +8,10 @@ import pytest
 
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls
+from django_redsess.session import operations
 from django_redsess.signals import Reason
-from django_redsess.transport import lua_scripts
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport import scripts
+from django_redsess.transport.steps import drive
 from tests.helpers import every_operation
 from tests.helpers.behind import faults, make_due, stored
 from tests.helpers.child import MOMENTS
@@ -29,7 +29,7 @@ WAYS: dict[str, Callable[[str], int]] = {
     "kicked": lambda sid: len(online.end(sid, message="x" * 200)),
     "expired": lambda sid: sum(cleaning.expired()),
     "evicted": lambda sid: sum(cleaning.evicted(maximum=0)),
-    "replaced": lambda sid: len(drive(script_calls.end([sid], script_calls.Ending(Reason.REPLACED)))),
+    "replaced": lambda sid: len(drive(operations.end([sid], operations.Ending(Reason.REPLACED)))),
 }
 
 
@@ -85,7 +85,7 @@ def test_an_end_before_a_fault_is_told_in_it_or_after_it(browser, alice, own_ser
 @pytest.mark.django_db
 def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser, alice, proxy) -> None:
     browser.sign_in(alice)
-    proxy.lose_reply(lua_scripts.END.digest)
+    proxy.lose_reply(scripts.END.digest)
     # Repeated, it finds nothing any more.
     assert online.end(browser.sid, message="Bye.") == []
     assert proxy.lost == 1

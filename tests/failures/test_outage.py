@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import stored
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, frozen, lines_of
@@ -197,7 +197,7 @@ def test_who_is_refused_at_sign_in_stays_a_guest(browser, alice, partitions, pro
         browser.post("/write/colour/blue/")
     cookie, before = browser.cookie, redis.hgetall(keyspace().of_sid(browser.sid).login)
     if half_way:
-        proxy.before(lua_scripts.ROTATE.digest, proxy.refuse)
+        proxy.before(scripts.ROTATE.digest, proxy.refuse)
     else:
         meanwhile(proxy.refuse)
     assert_unavailable(browser.post(f"{browser.views}/sign-in/alice/"))

@@ -12,8 +12,8 @@ from redis.exceptions import ResponseError
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import Plain
-from django_redsess.transport.sending import command
+from django_redsess.transport.packing import command
+from django_redsess.transport.steps import Plain
 from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.helpers.outages import caches, end_outage, lines_of, our_errors

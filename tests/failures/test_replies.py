@@ -14,7 +14,7 @@ from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.sending import command
+from django_redsess.transport.packing import command
 from testproject.servers import Server
 from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, end_outage, frozen

@@ -13,10 +13,10 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, django_times
-from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.steps import drive
 from tests.helpers import every_operation
 from tests.helpers.behind import faults, stored
 from tests.helpers.clocks import Clock, clock

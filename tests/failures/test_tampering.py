@@ -19,8 +19,8 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import listing
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client as SessionClient
-from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject import settings as testproject_settings
 from tests.helpers.admin_pages import LIST, Page, page_of

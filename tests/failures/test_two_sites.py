@@ -11,7 +11,7 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.transport import agreement
+from django_redsess.transport import compatibility
 from tests.helpers.behind import dump, stored
 from tests.helpers.outages import full, replica
 from tests.helpers.visitors import Browser
@@ -29,7 +29,7 @@ def process(settings, redis) -> Iterator[Callable[..., None]]:
     def start(key: str, *fallbacks: str, **redsess: Any) -> None:
         settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = key, list(fallbacks)
         settings.REDSESS = {**settings.REDSESS, **redsess}
-        agreement.forget()
+        compatibility.forget()
 
     yield start
     settings.REDSESS = before

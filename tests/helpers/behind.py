@@ -13,13 +13,13 @@ import redis as redis_py
 
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
-from django_redsess.session import script_calls
+from django_redsess.session import operations
 from django_redsess.session.record import Record, pack, unpack
 from django_redsess.signals import Reason
-from django_redsess.transport import agreement, retries
+from django_redsess.transport import attempts, compatibility
 from django_redsess.transport.connections import pool
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.round_trips import adrive, drive
+from django_redsess.transport.steps import adrive, drive
 
 
 def text_of(size: int) -> str:
@@ -126,13 +126,13 @@ def _put_in_place(client: redis.Redis, sid: str, record: Record) -> None:
     client.hset(keyspace().of_sid(sid).login, sid, packed[:1] + record.revision + packed[7:])
 
 
-def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> script_calls.Saving:
+def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Saving:
     """Return what a save writes of a session without data."""
-    now = script_calls.time().run()
+    now = operations.time().run()
     login_ms = now if user_id else 0
     age = ceil(age_seconds)
     record = Record(user_id, login_ms, now // 1000 + 1 + age, age, b"", b"{}")
-    return script_calls.Saving(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
+    return operations.Saving(pack(sid, record), user_id, login_ms, now, now + int(age_seconds * 1000))
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
@@ -142,8 +142,8 @@ def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
 
 def have_agreed() -> None:
     """Have all partitions asked what this process must agree on. The test before has emptied them."""
-    agreement.forget()
-    drive(agreement.agree(keyspace().partitions))
+    compatibility.forget()
+    drive(compatibility.agree(keyspace().partitions))
 
 
 def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -172,8 +172,8 @@ def traces(redis: redis_py.Redis, session_key: str) -> list[str]:
 
 
 def fetch(*args: Any) -> list[Any]:
-    return drive(retries.fetch(pool().of("redsess"), "redsess", *args))
+    return drive(attempts.fetch(pool().of("redsess"), "redsess", *args))
 
 
 async def afetch(*args: Any) -> list[Any]:
-    return await adrive(retries.fetch(pool().of("redsess"), "redsess", *args))
+    return await adrive(attempts.fetch(pool().of("redsess"), "redsess", *args))

@@ -7,7 +7,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls
+from django_redsess.session import operations
 from django_redsess.session.notice import Notice
 from django_redsess.signals import EndedSession
 from django_redsess.transport.cluster_map import Cluster
@@ -45,7 +45,7 @@ def ends(told: Told) -> list[tuple[str, str, str]]:
 def user_elsewhere(sid: str) -> str:
     """Return a user id whose home is another partition than that of ``sid``: any user, where there is only one."""
     ids = [str(number) for number in range(100)]
-    return next((user_id for user_id in ids if not script_calls.at_home(sid, user_id)), ids[0])
+    return next((user_id for user_id in ids if not operations.at_home(sid, user_id)), ids[0])
 
 
 def add_session(user: str) -> None:

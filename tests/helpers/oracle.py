@@ -6,7 +6,7 @@ agree afterwards. So the fixture ``empty_store`` asks the oracle after every tes
 where two keys disagree. State machines ask it after every step.
 
 docs/architecture/tests.rst has the list of what it compares. An entry in the index of addresses may be missing, see
-session/client_address.py.
+session/address_index.py.
 
 It reads the first bytes of a record by itself and shares no code with ``cleansessions --check``: a mistake there is not
 made here again. What the oracle finds is tested in test_oracle.py.

@@ -17,20 +17,20 @@ from django.utils import timezone
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.growing import transfer
-from django_redsess.moving import Row, marks
-from django_redsess.moving.session_store import copying
+from django_redsess.contrib.moving import Row, marks
+from django_redsess.contrib.moving.growing import transfer
+from django_redsess.contrib.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import eviction, script_calls, tries
+from django_redsess.session import eviction, operations, tries
 from django_redsess.session.elsewhere import EndedBefore
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, revision_of, with_revision
-from django_redsess.session.saving import Visit
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
-from django_redsess.transport import agreement
+from django_redsess.transport import compatibility
 from django_redsess.transport.keys import keyspace, new_key, sid_of
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.steps import drive
 from django_redsess.viewed import popularity
 from tests.helpers.behind import faults, make_due
 
@@ -96,7 +96,7 @@ def _is_noted(session: SessionStore) -> bool:
 
 def _found(world: World) -> transfer.Found:
     """A session of another store, as it was read there."""
-    now = script_calls.time().run()
+    now = operations.time().run()
     return transfer.Found(now, world.user.known.record, now + 100_000, now)
 
 
@@ -283,11 +283,11 @@ def flush_user(world: World) -> Work:
 
 @operation
 def prolong(world: World) -> Work:
-    loaded = script_calls.read(world.user.sid or "").run()
+    loaded = operations.read(world.user.sid or "").run()
     later = loaded.due + 60_000
-    script_calls.prolong(loaded, later).run()
+    operations.prolong(loaded, later).run()
     yield
-    assert script_calls.read(world.user.sid or "").run().due == later
+    assert operations.read(world.user.sid or "").run().due == later
 
 
 def _no_views() -> bool:
@@ -328,7 +328,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "receive": (
         lambda world: drive(transfer._receive({world.coming: _found(world)}, {})),
-        lambda world: revision_of(script_calls.read(world.coming).run().record or b"") == marks.COPIED,
+        lambda world: revision_of(operations.read(world.coming).run().record or b"") == marks.COPIED,
     ),
     "depart": (
         lambda world: drive(
@@ -342,7 +342,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),
     "end_above": (
-        lambda world: script_calls.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
+        lambda world: operations.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
     ),
     "clean_along": (_clean_along, lambda world: sum(cleaning.expired()) == 0),
@@ -364,7 +364,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: _no_views(),
     ),
     "sample": (lambda world: cleaning.sample(), lambda world: True),
-    "take_new_secret_key": (lambda world: drive(agreement.take_new_secret_key()), lambda world: True),
+    "take_new_secret_key": (lambda world: drive(compatibility.take_new_secret_key()), lambda world: True),
 }
 """What is done by a single call, and what holds afterwards."""
 
@@ -406,7 +406,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "views": lambda: viewed.count("lamp"),
         "total of views": viewed.total,
         "rank": lambda: viewed.rank(1),
-        "items to move": lambda: len(script_calls.viewed_by(sid).run()),
+        "items to move": lambda: len(operations.viewed_by(sid).run()),
         "backlog": lambda: [call.run() for call in cleaning.count_backlog()],
         "next deadline": lambda: [call.run() is None for call in cleaning.next_deadline()],
         "check": faults,

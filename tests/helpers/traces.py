@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
-from django_redsess.observers import opentelemetry
+from django_redsess.contrib import opentelemetry
 
 
 class Traces:
@@ -117,7 +117,7 @@ def reporting(settings: Any, transport: Transport | None = None, **options: Any)
     envelopes = Envelopes()
     options = {"traces_sample_rate": 1.0, "default_integrations": False, "auto_enabling_integrations": False, **options}
     sentry_sdk.init("http://public@127.0.0.1:1/1", transport=transport or envelopes, **options)
-    settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.observers.sentry.Observer"]}
+    settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.contrib.sentry.Observer"]}
     try:
         with sentry_sdk.isolation_scope():
             yield envelopes

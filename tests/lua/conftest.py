@@ -15,7 +15,7 @@ import redis as redis_py
 
 from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.lua_scripts import Script, declares
+from django_redsess.transport.scripts import Script, declares
 
 AGE = 900_000
 """Milliseconds until a session is due, where a test does not say so."""

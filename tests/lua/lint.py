@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 
 FOLDER = Path(".venv") / "lua"
 
@@ -25,7 +25,7 @@ def main() -> int:
         return 0
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    for script in lua_scripts.every():
+    for script in scripts.every():
         (FOLDER / f"{script.name}.lua").write_text(script.text, encoding="utf-8")
     return subprocess.run(["luacheck", *OPTIONS, "--", FOLDER]).returncode
 

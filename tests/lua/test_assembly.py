@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition
-from django_redsess.transport.lua_scripts import FILES, FOLDER, TEXTS, Script, declares
+from django_redsess.transport.scripts import FILES, FOLDER, TEXTS, Script, declares
 
 pytestmark = pytest.mark.unit
 
@@ -16,10 +16,10 @@ MAKES_NAMES = re.compile(r"\b(?:online_user_of|viewed_by|ended_of) \.\.")
 
 def test_every_file_is_read_and_every_script_in_it_has_a_name_here() -> None:
     assert {path.name for path in Path(str(FOLDER)).iterdir()} == {f"{name}.lua" for name in FILES}
-    assert sorted(TEXTS) == sorted(script.name for script in lua_scripts.every())
+    assert sorted(TEXTS) == sorted(script.name for script in scripts.every())
 
 
-@pytest.mark.parametrize("script", [lua_scripts.CHANGE, lua_scripts.ADD], ids=lambda script: script.name)
+@pytest.mark.parametrize("script", [scripts.CHANGE, scripts.ADD], ids=lambda script: script.name)
 def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script(script: Script) -> None:
     given = {name: 1 for name, kind in declares(script.text, "ARGV") if kind != "?"}
     for name in given:
@@ -35,14 +35,14 @@ def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script
 
 
 def test_a_script_may_end_sessions_where_it_replies_what_has_ended() -> None:
-    assert lua_scripts.END.ends
-    assert all(("remove(" in script.text) == ("with_ended(" in TEXTS[script.name]) for script in lua_scripts.every())
+    assert scripts.END.ends
+    assert all(("remove(" in script.text) == ("with_ended(" in TEXTS[script.name]) for script in scripts.every())
 
 
 def test_no_script_begins_to_write_and_then_misses_a_key_while_a_slot_moves_key_by_key() -> None:
     """A server looks for declared keys before it runs a script, and for those whose names it makes while it runs."""
-    declare_all = {script.name for script in lua_scripts.every() if script.declares_all}
-    make_names = {script.name for script in lua_scripts.every() if MAKES_NAMES.search(script.text)}
+    declare_all = {script.name for script in scripts.every() if script.declares_all}
+    make_names = {script.name for script in scripts.every() if MAKES_NAMES.search(script.text)}
     # add declares the list of a user, which it writes.
     assert declare_all & make_names <= {"add"}
     assert {"add", "change", "prolong", "count_view", "agreement"} <= declare_all

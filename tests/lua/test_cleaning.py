@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers
@@ -20,7 +20,7 @@ def due(store) -> Store:
 
 @pytest.mark.parametrize(("limit", "more", "ended"), [(2, 1, 2), (3, 0, 3), (9, 0, 3)])
 def test_expire_ends_what_is_due(due, limit: int, more: int, ended: int) -> None:
-    assert due.run_ending(lua_scripts.EXPIRE, limit=limit, named=False) == (more, {"expired": ended})
+    assert due.run_ending(scripts.EXPIRE, limit=limit, named=False) == (more, {"expired": ended})
     assert due.names(due.partition.expire) == ["due0", "due1", "due2", "a", "b"][ended:]
     assert due.note("due0").startswith("expired ")
 
@@ -44,7 +44,7 @@ def test_evict_ends_what_is_too_much(
     for number in range(2):
         store.add(f"user{number}", "7", seen=200 - number)
     may = dict(zip(("maximum", "reserve", "guests_maximum"), allowed, strict=True))
-    result, ended = store.run_ending(lua_scripts.EVICT, **may, limit=limit, named=False)
+    result, ended = store.run_ending(scripts.EVICT, **may, limit=limit, named=False)
     assert (result, ended.get("evicted", 0)) == (left, 6 - guests - users)
     # The longest unseen go.
     assert store.names(store.partition.guests) == [f"guest{number}" for number in range(4 - guests, 4)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_redsess.session.record import revision_of, with_revision
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.lua.conftest import Store
 
 LIFE = 100_000
@@ -30,21 +30,21 @@ def receive(store: Store, record: bytes, *, outdated: bytes = b"", due: int | No
         "viewed": ("lamp", store.now),
         "moved": store.partition.moved_of(sid),
     }
-    [outcome], *_ = store.run(lua_scripts.RECEIVE, **given)
+    [outcome], *_ = store.run(scripts.RECEIVE, **given)
     return bytes(outcome)
 
 
 def depart(store: Store, revision: bytes) -> bytes:
     sid = store.sid("a")
     given = {"sid": sid, "revision": revision, "mark_lifetime": LIFE, "moved": store.partition.moved_of(sid)}
-    [outcome], *_ = store.run(lua_scripts.DEPART, **given)
+    [outcome], *_ = store.run(scripts.DEPART, **given)
     return bytes(outcome)
 
 
 def arrive(store: Store, *, lives: bool = True) -> bytes:
     sid = store.sid("a")
     given = {"sid": sid, "lives": lives, "mark_lifetime": LIFE, "moved": store.partition.moved_of(sid)}
-    [outcome], *_ = store.run(lua_scripts.ARRIVE, **given)
+    [outcome], *_ = store.run(scripts.ARRIVE, **given)
     return bytes(outcome)
 
 

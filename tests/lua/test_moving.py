@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.lua.conftest import Store
 
 LIFE = 100_000
@@ -13,7 +13,7 @@ LIFE = 100_000
 
 def end_before(store: Store, before: int | None = None, *kept: str, over: str | None = None) -> int:
     over = over or store.partition.over_of("7")
-    return int(store.run(lua_scripts.END_BEFORE, before=before, lifetime=LIFE, kept=kept, over=over))
+    return int(store.run(scripts.END_BEFORE, before=before, lifetime=LIFE, kept=kept, over=over))
 
 
 def copy(store: Store, name: str, began_at: int, *, sid_there: str = "") -> str:
@@ -35,7 +35,7 @@ def copy(store: Store, name: str, began_at: int, *, sid_there: str = "") -> str:
         "over": keys.over_of("7"),
         "over_all": keys.over_users,
     }
-    [outcome, *_], *_ = store.run(lua_scripts.COPY, **given)
+    [outcome, *_], *_ = store.run(scripts.COPY, **given)
     return str(outcome.decode())
 
 

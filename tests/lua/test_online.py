@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.lua.conftest import Store
 
 pytestmark = pytest.mark.both_servers
@@ -25,7 +25,7 @@ def visitors(store) -> Store:
 
 def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> None:
     store.add("a", "7", seen=-MINUTE)
-    result, _ = store.run_ending(lua_scripts.COUNT, lists=[store.partition.recent], kind="", active="")
+    result, _ = store.run_ending(scripts.COUNT, lists=[store.partition.recent], kind="", active="")
     assert result == [1, b"%d" % (store.now + MINUTE)]
 
 
@@ -50,7 +50,7 @@ PAGE = {"order": "", "active": "", "first": 0, "last": 9, "latest_first": True, 
 def test_page_reads_sids_in_order(visitors, lists: list[str], how: dict[str, Any], sids: list[str]) -> None:
     keys = visitors.partition
     names = [keys.online_user_of(name) if "order" in how else getattr(keys, name) for name in lists]
-    (entries, with_rows, rows), ended = visitors.run_ending(lua_scripts.PAGE, lists=names, **{**PAGE, **how})
+    (entries, with_rows, rows), ended = visitors.run_ending(scripts.PAGE, lists=names, **{**PAGE, **how})
     assert [sid.decode()[2:].rstrip(".") for sid in entries[::2]] == sids
     assert (with_rows, rows, ended) == (0, [], {"expired": 1})
 
@@ -58,7 +58,7 @@ def test_page_reads_sids_in_order(visitors, lists: list[str], how: dict[str, Any
 def test_find_stops_where_records_have_too_many_bytes(store) -> None:
     for name in ("a", "b", "c"):
         store.add(name, size=700_000)
-    count, *rows = store.run(lua_scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
+    count, *rows = store.run(scripts.FIND, live_only=True, sids=[store.sid(name) for name in ("a", "b", "c")])
     assert (count, len(rows)) == (2, 2)
 
 
@@ -70,7 +70,7 @@ def test_newest_reads_the_newest_of_each_list(visitors) -> None:
     lists = [visitors.partition.online_user, visitors.partition.recent, visitors.partition.guests]
     # Another program wrote this.
     visitors.client.zadd(lists[0], {"strange": 9e12})
-    texts, ended = visitors.run_ending(lua_scripts.NEWEST, lists=lists, **NEWEST, offset=0, count=3)
+    texts, ended = visitors.run_ending(scripts.NEWEST, lists=lists, **NEWEST, offset=0, count=3)
     assert ended == {"expired": 1}
     names = [["c", "b"], ["c", "a", "b"], ["guest"]]
     assert [text.decode() for text in texts] == ["".join(map(visitors.sid, each)) for each in names]
@@ -80,7 +80,7 @@ def test_read_records_stops_after_a_megabyte(store) -> None:
     for number in range(20):
         store.add(str(number), size=150_000)
     lengths, text = store.run(
-        lua_scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
+        scripts.READ_RECORDS, cut_to=100, sids="".join(store.sid(str(number)) for number in range(20))
     )
     assert (len(lengths.split()), len(text)) == (16, 1600)
 
@@ -91,7 +91,7 @@ LENGTH = 10 * MINUTE
 def take(store: Store, *thinning: int) -> None:
     given = {"active": 5 * MINUTE, "lifetime": 10_000 * MINUTE, "thinning": thinning, "fields": ["created"]}
     store.client.zremrangebyscore(store.partition.samples, store.now - MINUTE, "+inf")
-    store.run(lua_scripts.TAKE_SAMPLE, **given)
+    store.run(scripts.TAKE_SAMPLE, **given)
 
 
 def add_samples(store: Store, texts: dict[int, str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from django_redsess.session.record import revision_of
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.lua.conftest import AGE
 from tests.lua.given import HOUR, VIEW, ending, rotating
 
@@ -17,7 +17,7 @@ def test_rotate_moves_a_session_and_what_it_viewed(store) -> None:
     loaded = revision_of(store.add("a"))
     store.client.zadd(keys.viewed_by(store.sid("a")), {"vase": store.now})
     given = rotating(store, "a", "b", "7", loaded=loaded)
-    assert store.run_ending(lua_scripts.ROTATE, VIEW, **given) == ([b"saved", b""], {})
+    assert store.run_ending(scripts.ROTATE, VIEW, **given) == ([b"saved", b""], {})
     for name in (keys.login, keys.expire, keys.recent, keys.online_user, keys.online_user_of("7")):
         assert store.names(name) == ["b"]
     assert store.names(keys.guests) == []
@@ -25,7 +25,7 @@ def test_rotate_moves_a_session_and_what_it_viewed(store) -> None:
     assert store.note("a") == f"rotated {store.sid('b')} guest"
     assert 299 <= store.client.ttl(keys.ended_of(store.sid("a"))) <= 300
     before = store.content()
-    assert store.run_ending(lua_scripts.ROTATE, **given)[0] == [b"saved"]
+    assert store.run_ending(scripts.ROTATE, **given)[0] == [b"saved"]
     assert store.content() == before
 
 
@@ -45,7 +45,7 @@ def test_rotate_refuses(store, old: str, other: dict[str, Any], replied: list[An
     store.add("other", "7")
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     expected = [record if part == "record" else part for part in replied]
-    assert store.refused(lua_scripts.ROTATE, VIEW, **{**rotating(store, old, "b", "7"), **other}) == expected
+    assert store.refused(scripts.ROTATE, VIEW, **{**rotating(store, old, "b", "7"), **other}) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_prolong_moves_the_deadline_that_was_read(store, there: int, read: int, 
         "due": store.now + due,
         "seen_list": store.partition.guests,
     }
-    assert store.run(lua_scripts.PROLONG, **given) == moved
+    assert store.run(scripts.PROLONG, **given) == moved
     if moved:
         assert store.client.zscore(store.partition.expire, store.sid("a")) == store.now + due
     else:
@@ -78,7 +78,7 @@ def test_prolong_moves_no_deadline_earlier_by_a_clock_that_has_stepped_back(stor
     store.add("a", due=AGE, seen=-HOUR)
     guests = store.partition.guests
     given = {"sid": store.sid("a"), "read": store.now + AGE, "due": store.now + AGE - 5000, "seen_list": guests}
-    assert store.run(lua_scripts.PROLONG, **given) == 0
+    assert store.run(scripts.PROLONG, **given) == 0
 
 
 def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store) -> None:
@@ -86,7 +86,7 @@ def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store) -
     store.add("b")
     store.client.zadd(store.partition.viewed_by(store.sid("a")), {"lamp": store.now})
     sids = [store.sid(name) for name in ("a", "b", "nobody")]
-    result, ended = store.run_ending(lua_scripts.END, **ending(message="Bye.", sids=sids))
+    result, ended = store.run_ending(scripts.END, **ending(message="Bye.", sids=sids))
     assert (result, ended) == ([3, 0, b"", 0, []], {"kicked": 2})
     assert store.note("a").startswith("kicked ")
     assert store.note("a").endswith(" Bye.")
@@ -105,7 +105,7 @@ def test_end_leaves_who_is_to_stay(store, other: dict[str, Any], left: list[str]
     store.add("a", "7", login=1000, seen=1000)
     store.add("b", "8", login=10, seen=10)
     given = {name: store.now + value if isinstance(value, int) else value for name, value in other.items()}
-    _, ended = store.run_ending(lua_scripts.END, **{**ending(sids=[store.sid("a"), store.sid("b")]), **given})
+    _, ended = store.run_ending(scripts.END, **{**ending(sids=[store.sid("a"), store.sid("b")]), **given})
     assert ended == {"kicked": 1}
     assert store.names(store.partition.login) == left
 
@@ -113,7 +113,7 @@ def test_end_leaves_who_is_to_stay(store, other: dict[str, Any], left: list[str]
 @pytest.mark.parametrize(("began_by", "stays"), [(-5000, True), (-500, False)])
 def test_end_knows_of_a_guest_when_the_record_was_written(store, began_by: int, stays: bool) -> None:
     store.add("a")
-    store.run(lua_scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
+    store.run(scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
     assert store.names(store.partition.login) == ["a"] * stays
 
 
@@ -124,5 +124,5 @@ def test_end_stops_where_records_have_too_many_bytes(
     for name in ("a", "b", "c"):
         store.add(name, "7", size=700_000)
     sids = [store.sid(name) for name in ("a", "b", "c")]
-    result, ended = store.run_ending(lua_scripts.END, **ending(sids=sids, kept_users=kept_users))
+    result, ended = store.run_ending(scripts.END, **ending(sids=sids, kept_users=kept_users))
     assert (result[:2], ended.get("kicked", 0)) == ([dealt_with, 1], count)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.lua.given import HOUR, VIEW, adding, creating, saving
 
 pytestmark = pytest.mark.both_servers
@@ -13,30 +13,30 @@ pytestmark = pytest.mark.both_servers
 def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> None:
     store.add("a", seen=-HOUR)
     before = store.content()
-    assert store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
+    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
     assert store.content() == before
-    assert store.run(lua_scripts.ADD, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
+    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
 
 
 def test_add_leaves_a_user_at_the_limit_to_create(store) -> None:
     store.add("a", "7")
     given = adding(store, "b", "7")
-    assert store.run(lua_scripts.ADD, {"first": 1}, **{**given, "limit": 1}) == 0
-    assert store.run(lua_scripts.ADD, {"first": 1}, **{**given, "limit": 2}) == 1
+    assert store.run(scripts.ADD, {"first": 1}, **{**given, "limit": 1}) == 0
+    assert store.run(scripts.ADD, {"first": 1}, **{**given, "limit": 2}) == 1
 
 
 def test_change_returns_the_record_of_another_request(store) -> None:
     there = store.add("a")
     before, record = store.content(), store.record("a")
-    assert store.run(lua_scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
-    assert store.run(lua_scripts.CHANGE, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
+    assert store.run(scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
+    assert store.run(scripts.CHANGE, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
     assert store.content() == before
 
 
 def test_create_enters_a_session_everywhere_and_counts_its_view(store) -> None:
     keys = store.partition
     given = creating(store, "a", "7", popularity=keys.viewed)
-    assert store.run_ending(lua_scripts.CREATE, {"is_new": True, **VIEW}, **given) == ([b"saved", b""], {})
+    assert store.run_ending(scripts.CREATE, {"is_new": True, **VIEW}, **given) == ([b"saved", b""], {})
     for name in (keys.login, keys.expire, keys.recent, keys.online_user, keys.online_user_of("7")):
         assert store.names(name) == ["a"]
     assert store.client.zrange(keys.viewed_by(store.sid("a")), 0, -1) == [b"lamp"]
@@ -47,11 +47,11 @@ def test_create_enters_a_session_everywhere_and_counts_its_view(store) -> None:
 
 def test_create_knows_its_own_repetition(store) -> None:
     given = creating(store, "a", "7")
-    store.run(lua_scripts.CREATE, {"is_new": True}, **given)
+    store.run(scripts.CREATE, {"is_new": True}, **given)
     before = store.content()
-    assert store.run_ending(lua_scripts.CREATE, **given)[0] == [b"saved"]
+    assert store.run_ending(scripts.CREATE, **given)[0] == [b"saved"]
     # Nobody knows what the lost reply said.
-    assert store.run_ending(lua_scripts.CREATE, **{**given, "limit": 1})[0] == [b"saved", b"crowded"]
+    assert store.run_ending(scripts.CREATE, **{**given, "limit": 1})[0] == [b"saved", b"crowded"]
     assert store.content() == before
 
 
@@ -69,7 +69,7 @@ def test_create_refuses(store, other: dict[str, Any], replied: list[Any]) -> Non
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     given = {**other, **({"sid": store.sid(other["sid"])} if "sid" in other else {})}
     once = {"is_new": False, **VIEW}
-    assert store.refused(lua_scripts.CREATE, once, **{**creating(store, "b", "7"), **given}) == replied
+    assert store.refused(scripts.CREATE, once, **{**creating(store, "b", "7"), **given}) == replied
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_save_refuses(store, name: str, other: dict[str, Any], replied: list[Any
     store.add("due", "7", due=-1)
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     expected = [record if part == "record" else part for part in replied]
-    assert store.refused(lua_scripts.SAVE, VIEW, **{**saving(store, name, "7"), **other}) == expected
+    assert store.refused(scripts.SAVE, VIEW, **{**saving(store, name, "7"), **other}) == expected

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 
 pytestmark = pytest.mark.both_servers
 
@@ -17,7 +17,7 @@ def agree(store) -> Any:
 
     def agree(*fingerprints: str, partitions: int = 4, begins: bool = True, takes_key: bool = False) -> list[bytes]:
         given = {"partitions": partitions, "format": "4", "begins": begins, "takes_key": takes_key}
-        *found, time = store.run(lua_scripts.AGREEMENT, **given, fingerprints=fingerprints)
+        *found, time = store.run(scripts.AGREEMENT, **given, fingerprints=fingerprints)
         assert abs(int(time[0]) * 1000 - store.now) < 60_000
         return found
 
@@ -60,14 +60,12 @@ def test_the_newest_eight_keys_are_known(store, agree) -> None:
 
 def test_permissions_are_those_of_the_user_who_asks(own_server) -> None:
     client = own_server.client
-    given = lua_scripts.PERMISSIONS.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
-    assert client.eval(lua_scripts.PERMISSIONS.text, 0, *given) == [[b"NOSUCH"], []]
+    given = scripts.PERMISSIONS.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
+    assert client.eval(scripts.PERMISSIONS.text, 0, *given) == [[b"NOSUCH"], []]
     # None is taken for refused because it got too many arguments, or too few.
-    every = lua_scripts.PERMISSIONS.arguments(
-        commands=[*lua_scripts.commands(), "EVAL", "SELECT", "WAIT"], names=["our:a"]
-    )
-    assert client.eval(lua_scripts.PERMISSIONS.text, 0, *every) == [[], []]
+    every = scripts.PERMISSIONS.arguments(commands=[*scripts.commands(), "EVAL", "SELECT", "WAIT"], names=["our:a"])
+    assert client.eval(scripts.PERMISSIONS.text, 0, *every) == [[], []]
     client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~our:*", "-set")
-    commands, names = client.eval(lua_scripts.PERMISSIONS.text, 0, *given)
+    commands, names = client.eval(scripts.PERMISSIONS.text, 0, *given)
     assert (sorted(commands), names) == ([b"NOSUCH", b"SET"], [b"other"])
     client.execute_command("ACL", "SETUSER", "default", "allkeys", "+set")

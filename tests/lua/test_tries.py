@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.lua.conftest import Store
 from tests.lua.given import HOUR
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.both_servers
 
 def tried(store: Store, *, counts: bool = True, window: int = HOUR) -> Any:
     key = store.partition.tries_of("7", 1)
-    return store.run(lua_scripts.COUNT_TRY, tries=key, window=window, max=3, counts=counts)
+    return store.run(scripts.COUNT_TRY, tries=key, window=window, max=3, counts=counts)
 
 
 def test_tries_are_counted_up_to_the_most_and_those_above_prolong_nothing(store) -> None:

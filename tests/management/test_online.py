@@ -18,9 +18,9 @@ from django.core.management import call_command, execute_from_command_line
 from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
 from django_redsess.online import searching
-from django_redsess.online.labels import COLUMNS
+from django_redsess.online.export import COLUMNS
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client as Visitor
-from django_redsess.session.saving import Visit
 from testproject import servers
 from tests.helpers.behind import make_due, make_seen, note, now_of
 from tests.helpers.online import sign_in

@@ -49,7 +49,7 @@ def test_spans_are_under_those_of_ddtrace(server, tmp_path: Path) -> None:
     settings = tmp_path / "settings_with_traces.py"
     settings.write_text(
         "from testproject.settings import *\n"
-        'REDSESS = {**REDSESS, "OBSERVERS": ["django_redsess.observers.opentelemetry.Observer"]}\n'
+        'REDSESS = {**REDSESS, "OBSERVERS": ["django_redsess.contrib.opentelemetry.Observer"]}\n'
     )
     env = {
         **os.environ,

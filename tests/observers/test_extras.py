@@ -21,15 +21,15 @@ def told() -> list[checks.CheckMessage]:
     ("module", "package", "extra"),
     [
         ("opentelemetry", "opentelemetry", "otel"),
-        ("prometheus", "prometheus_client", "prometheus"),
+        ("prometheus.observer", "prometheus_client", "prometheus"),
         ("sentry", "sentry_sdk", "sentry"),
     ],
 )
 def test_the_extra_is_named(settings, monkeypatch, caplog, module: str, package: str, extra: str) -> None:
     assert told() == []
-    monkeypatch.delitem(sys.modules, f"django_redsess.observers.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"django_redsess.contrib.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    settings.REDSESS = {"OBSERVERS": [f"django_redsess.observers.{module}.Observer"]}
+    settings.REDSESS = {"OBSERVERS": [f"django_redsess.contrib.{module}.Observer"]}
     assert observers.chosen == ()
     [message] = told()
     assert f"the package {package} is missing" in message.msg

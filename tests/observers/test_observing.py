@@ -22,7 +22,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.cleaning import wake_up
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.observers import Server
-from django_redsess.transport import lua_scripts, observing, retries, sending
+from django_redsess.transport import attempts, exchange, observing, scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers import checks, every_operation
 from tests.helpers.outages import TIMEOUT, caches, frozen, full, lines_of
@@ -167,7 +167,7 @@ def test_on_a_cluster_the_node_is_told_beside_the_configured_address(clustered, 
 
 
 def test_without_observers_nothing_is_called(redis, new_session) -> None:
-    assert (retries.run, retries.fetch, sending.ask) == observing._UNOBSERVED
+    assert (attempts.run, attempts.fetch, exchange.ask) == observing._UNOBSERVED
     use()
     called = list[str]()
 
@@ -190,7 +190,7 @@ def test_observers_that_are_named_no_more_are_called_no_more(redis, settings, no
     observe(settings)
     new_session()
     assert notes.operations == []
-    assert (retries.run, retries.fetch, sending.ask) == observing._UNOBSERVED
+    assert (attempts.run, attempts.fetch, exchange.ask) == observing._UNOBSERVED
 
 
 def test_one_that_raises_is_logged_once_and_left_out(redis, settings, notes, caplog, new_session) -> None:
@@ -385,5 +385,5 @@ def test_the_reference_names_all_operations_and_events() -> None:
     assert {"page", "read", "blocks"} <= plain
     assert {"outage_begun", "check", "wait"} <= told
     reference = (ROOT / "docs" / "reference" / "observers.rst").read_text()
-    operations = {script.task for script in lua_scripts.every()} | {"sign_in", "time"} | plain
+    operations = {script.task for script in scripts.every()} | {"sign_in", "time"} | plain
     assert [name for name in sorted(operations | told) if f"``{name}``" not in reference] == []

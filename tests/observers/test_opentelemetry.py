@@ -222,7 +222,7 @@ def test_numbers_of_the_store_are_gauges_and_its_totals_counters(traces: Traces)
 
 
 def test_without_a_provider_nothing_is_recorded(settings, new_session) -> None:
-    settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.observers.opentelemetry.Observer"]}
+    settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.contrib.opentelemetry.Observer"]}
     session = new_session(colour="blue")
     assert SessionStore(session.session_key)["colour"] == "blue"
     assert not trace.get_current_span().is_recording()

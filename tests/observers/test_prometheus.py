@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.contrib.prometheus import observer as observer
 from django_redsess.observers import Server
-from django_redsess.observers import prometheus as observer
 from django_redsess.transport.keys import sid_of
 from testproject import servers
 from tests.helpers.outages import TIMEOUT, caches, close_connections
@@ -51,7 +51,7 @@ def rise(before: Found) -> dict[tuple[str, ...], float]:
 
 @pytest.fixture
 def observed(settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.observers.prometheus.Observer"]}
+    settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.contrib.prometheus.observer.Observer"]}
 
 
 def seconds_of(operation: str, outcome: str, server: servers.Server) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def test_the_page_of_django_prometheus_shows_nothing_of_ours_a_second_time(rf, n
 WITHOUT_FOLDER = """
 import django
 from django.conf import settings
-settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.observers.prometheus.Observer"]}
+settings.REDSESS = {**settings.REDSESS, "OBSERVERS": ["django_redsess.contrib.prometheus.observer.Observer"]}
 django.setup()
 from django.core import checks
 from django.test import Client

@@ -4,7 +4,7 @@ import pytest
 from django.test import RequestFactory
 from django.utils.translation import override
 
-from django_redsess.middleware import unavailable
+from django_redsess.responses import unavailable
 
 pytestmark = pytest.mark.unit
 

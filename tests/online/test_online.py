@@ -11,8 +11,8 @@ from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.online.listing import SessionFilter
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client
-from django_redsess.session.saving import Visit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import dump, have_agreed, make_due, make_older, stored, text_of

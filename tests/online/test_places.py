@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, override
 from mmdb_writer import MMDBWriter
 from netaddr import IPSet
 
-from django_redsess import places as public_places
+from django_redsess.contrib import geoip2 as public_places
 from django_redsess.online import places
 from tests.admin.visits import from_place
 from tests.helpers.admin_pages import LIST
@@ -153,7 +153,7 @@ def database(request: pytest.FixtureRequest, settings: Any, tmp_path: Path) -> I
     writer.insert_network(IPSet(["2a02:d280::/32"]), {"country": {"iso_code": "NO", **named("Norway")}})
     writer.to_db_file(str(tmp_path / f"GeoLite2-{request.param}.mmdb"))
     settings.GEOIP_PATH = tmp_path
-    settings.REDSESS = {"PLACES": "django_redsess.places.geoip2"}
+    settings.REDSESS = {"PLACES": "django_redsess.contrib.geoip2.places"}
     yield request.param
     public_places._database.cache_clear()
 
@@ -167,6 +167,6 @@ def test_djangos_geoip2_names_places_by_its_database(database: str) -> None:
 
 @pytest.mark.unit
 def test_without_a_database_no_place_is_shown(settings, caplog) -> None:
-    settings.REDSESS = {"PLACES": "django_redsess.places.geoip2"}
+    settings.REDSESS = {"PLACES": "django_redsess.contrib.geoip2.places"}
     assert places.of([LYON]) == {}
     assert "GEOIP_PATH" in caplog.text

@@ -22,10 +22,10 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import listing
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import script_calls
+from django_redsess.session import operations
 from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.steps import drive
 from tests.helpers.behind import make_due, make_seen, stored, text_of
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.on_cluster]
@@ -57,7 +57,7 @@ def sid_for(user_id: str, number: int) -> str:
 
 
 def put(client: redis_py.Redis, sessions: Iterable[Known]) -> None:
-    script_calls.time().run()  # Agrees on the number of partitions.
+    operations.time().run()  # Agrees on the number of partitions.
     now = now_of(client)
     with client.pipeline(transaction=False) as together:
         for each in sessions:

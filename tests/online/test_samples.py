@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import samples
-from django_redsess.session import script_calls
+from django_redsess.session import operations
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.behind import make_due, make_seen, note, now_of, stored, written
@@ -169,7 +169,7 @@ def test_a_create_that_is_repeated_or_under_a_taken_sid_counts_once(redis) -> No
     sid = sid_of("a" * 32)
     one = written(sid)
     # As when the reply to the first was lost; then another record: that of another session.
-    statuses = [script_calls.create(sid, saving).run().status for saving in (one, one, written(sid))]
+    statuses = [operations.create(sid, saving).run().status for saving in (one, one, written(sid))]
     assert statuses == ["saved", "saved", "taken"]
     assert stored(redis) == 1
     assert sampled().created == 1

@@ -13,10 +13,10 @@ from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import searching
 from django_redsess.online.searching import LookedThrough
-from django_redsess.session import script_calls
-from django_redsess.session.client_address import address_score
+from django_redsess.session import operations
+from django_redsess.session.address_index import address_score
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, Record, client_packed, pack
-from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
@@ -31,7 +31,7 @@ WEEK = 7 * 24 * 3600
 @pytest.fixture
 def arrive(redis) -> Callable[..., str]:
     """Return a function that stores a session, a second later than the one before, and returns its sid."""
-    script_calls.time().run()  # Agrees on the number of partitions.
+    operations.time().run()  # Agrees on the number of partitions.
     start, arrived = int(redis.time()[0]) - 10_000, 0
 
     def arrive(address: str = "", user_agent: str = "", user: str = "") -> str:

@@ -12,10 +12,10 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check
-from django_redsess.session.client_address import address_of, address_score
+from django_redsess.session.address_index import address_of, address_score
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, client_packed
-from django_redsess.session.saving import Visit
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due
 from tests.helpers.outages import caches, full
@@ -265,16 +265,16 @@ def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(redi
 @pytest.mark.usefixtures("known_scripts")
 def test_what_is_repeated_because_its_reply_was_lost_is_written_once(redis, proxy, settings, index, save) -> None:
     settings.CACHES = caches(proxy.url)
-    proxy.lose_reply(lua_scripts.ADD.digest)
+    proxy.lose_reply(scripts.ADD.digest)
     session = visited(HOME, **user())
     save(session)
     assert entries(redis) == {session.sid: entry("users", HOME)}
-    proxy.lose_reply(lua_scripts.CHANGE.digest)
+    proxy.lose_reply(scripts.CHANGE.digest)
     save(visited(AWAY, session.session_key, colour="red"))
     assert entries(redis) == {session.sid: entry("users", AWAY)}
     again = visited(V6, session.session_key)
     again.cycle_key()
-    proxy.lose_reply(lua_scripts.ROTATE.digest)
+    proxy.lose_reply(scripts.ROTATE.digest)
     save(again)
     assert entries(redis) == {again.sid: entry("users", V6)}
     assert proxy.lost == 3

@@ -8,9 +8,9 @@ from django.contrib.sessions.backends.base import CreateError, UpdateError
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls
+from django_redsess.session import operations
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, unpack
-from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, names_of_sessions, stored
 
@@ -132,7 +132,7 @@ def test_creating_a_session_takes_a_hundred_out_that_are_due(redis, new_session)
     due = [new_session("7").sid for _ in range(149)]
     make_due(redis, *due)
     # Another user of the same partition.
-    user = next(user for user in map(str, range(100, 99_999)) if script_calls.at_home(due[0], user))
+    user = next(user for user in map(str, range(100, 99_999)) if operations.at_home(due[0], user))
     new_session(user)
     assert stored(redis) == 50
     new_session(user)

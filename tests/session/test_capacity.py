@@ -6,8 +6,8 @@ from math import sqrt
 import pytest
 import redis as redis_py
 
-from django_redsess.session import eviction, script_calls
-from django_redsess.transport import lua_scripts
+from django_redsess.session import eviction, operations
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
 from tests.helpers.behind import names_of_sessions, now_of, stored, written
 
@@ -16,13 +16,13 @@ AT_ONCE = 50
 
 def create(client: redis_py.Redis, count: int, *, age_seconds: float) -> Iterator[int]:
     """Create so many sessions, as requests do but without waiting for each reply; yield how many are stored, often."""
-    client.script_load(lua_scripts.CREATE.text)
+    client.script_load(scripts.CREATE.text)
     for start in range(0, count, AT_ONCE):
         pipeline = client.pipeline(transaction=False)
         for number in range(start, start + AT_ONCE):
             user = str(number % 997) if number % 2 else ""
             sid = sid_of(new_key(bucket_of_user(user) if user else None))
-            call = script_calls.create(sid, written(sid, user, age_seconds=age_seconds))
+            call = operations.create(sid, written(sid, user, age_seconds=age_seconds))
             pipeline.evalsha(call.script.digest, len(call.keys), *call.keys, *call.args)
         pipeline.execute()
         for partition in keyspace().partitions:

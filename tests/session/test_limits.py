@@ -14,7 +14,7 @@ from django_redsess import online
 from django_redsess.accounts import without_limit
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
-from django_redsess.session import script_calls
+from django_redsess.session import operations
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import have_agreed, make_due, make_older, make_seen, stored, text_of
@@ -153,9 +153,7 @@ def test_a_sign_in_takes_as_many_calls_of_scripts_with_a_limit_as_without(
         set_limit(maximum, policy)
         session = new_session(basket="lamp")
         # Where the guest is in the user's home partition, a sign-in is one script.
-        user_id = next(
-            user_id for user_id in map(str, itertools.count(1)) if script_calls.at_home(session.sid, user_id)
-        )
+        user_id = next(user_id for user_id in map(str, itertools.count(1)) if operations.at_home(session.sid, user_id))
         sign_in(user_id)
         sign_in(user_id)
         commands()
@@ -325,7 +323,7 @@ def test_the_rest_above_a_limit_is_dealt_with_though_a_thousand_sessions_are_due
     # A sign-in goes on with this until it is told that this was all: it must come to an end.
     limit = Limit(2, policy)
     for _ in range(20):
-        if not script_calls.end_above(limit, "7", keep=live[-1].sid).run():
+        if not operations.end_above(limit, "7", keep=live[-1].sid).run():
             break
     else:
         pytest.fail("it says again and again that it goes on, and ends nothing")
@@ -336,5 +334,5 @@ def test_the_rest_above_a_limit_is_dealt_with_though_a_thousand_sessions_are_due
 def test_the_rest_above_a_limit_is_counted_without_a_sign_in_that_has_gone_meanwhile(redis, set_limit) -> None:
     gone, live = sign_in_before(redis, "7", 200, 100)
     online.end(gone.sid)
-    script_calls.end_above(Limit(1, "end_oldest"), "7", keep=gone.sid).run()
+    operations.end_above(Limit(1, "end_oldest"), "7", keep=gone.sid).run()
     assert sids_of("7") == named(live)

@@ -24,12 +24,12 @@ from django.utils.deprecation import MiddlewareMixin
 from django_redsess import accounts, cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import ending
-from django_redsess.session import script_calls
-from django_redsess.session.notice import MESSAGE_KEY
+from django_redsess.session import operations
+from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.steps import drive
 from tests.helpers.accounts import is_gone
 from tests.helpers.behind import have_agreed, make_due, now_of
 from tests.helpers.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
@@ -147,7 +147,7 @@ WAYS: dict[str, tuple[Callable[[redis_py.Redis, str], object], Reason, int]] = {
     "expired": (expire, Reason.EXPIRED, HOUR),
     "evicted": (lambda redis, sid: list(cleaning.evicted(maximum=0)), Reason.EVICTED, HOUR),
     "replaced": (
-        lambda redis, sid: drive(script_calls.end([sid], script_calls.Ending(Reason.REPLACED))),
+        lambda redis, sid: drive(operations.end([sid], operations.Ending(Reason.REPLACED))),
         Reason.REPLACED,
         HOUR,
     ),
@@ -222,7 +222,7 @@ OWN_ENDS = {
     "aflush": lambda session: asyncio.run(session.aflush()),
     "delete": SessionStore.delete,
     "adelete": lambda session: asyncio.run(session.adelete()),
-    "invalidated": lambda session: drive(script_calls.end([session.sid], script_calls.Ending(Reason.INVALIDATED))),
+    "invalidated": lambda session: drive(operations.end([session.sid], operations.Ending(Reason.INVALIDATED))),
 }
 
 
@@ -259,7 +259,7 @@ def test_asking_takes_a_load_and_a_question_and_none_once_loaded(
 
 SECOND_ENDS = {
     "kicked": lambda session: online.end(session.sid, message="Second."),
-    "replaced": lambda session: drive(script_calls.end([session.sid], script_calls.Ending(Reason.REPLACED))),
+    "replaced": lambda session: drive(operations.end([session.sid], operations.Ending(Reason.REPLACED))),
     "cleaned up": lambda session: call_command("clearsessions"),
     "signed out": sign_out,
 }
@@ -690,7 +690,7 @@ def test_neither_the_message_nor_a_save_at_the_same_time_is_lost(browser, alice,
             session.save()
         return revision_of(record)
 
-    monkeypatch.setattr("django_redsess.session.notice.revision_of", saving_first)
+    monkeypatch.setattr("django_redsess.session.messages.revision_of", saving_first)
     online.end(another(browser, alice).sid, message="Call us.")
     assert (SessionStore(other.cookie).get("colour"), ELSEWHERE in shown(other)) == ("green", True)
 

@@ -17,13 +17,13 @@ from django_redsess.session.compression import (
     ID_KEY,
     PLAIN_BYTES_MAX,
     SIGNED_IN,
-    check_depth,
     packed_client,
     packed_data,
     unpacked_client,
     unpacked_data,
 )
-from django_redsess.transport.agreement import FORMAT
+from django_redsess.session.saving import check_depth
+from django_redsess.transport.compatibility import FORMAT
 
 pytestmark = pytest.mark.unit
 

@@ -23,11 +23,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
-from django_redsess.session import script_calls
+from django_redsess.session import operations
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client
-from django_redsess.session.saving import Visit
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.steps import drive
 from tests.helpers.behind import make_due
 from tests.helpers.oracle import disagreements
 from tests.helpers.properties import SIGN_IN, Data, exactly, merged, run_machine, values
@@ -382,7 +382,7 @@ class Sessions(RuleBasedStateMachine):
             data = actor.mine if actor.base is None else merged(actor.base, actor.mine, before.data)
             keeps_user = user_of(before.data) == user_of(data)
             gets_user = user_of(data) != "" and not keeps_user
-            moves = actor.rotates or gets_user or not script_calls.at_home(sid_of(actor.key), user_of(data))
+            moves = actor.rotates or gets_user or not operations.at_home(sid_of(actor.key), user_of(data))
             assert (new_key != actor.key) == moves
             del self.stored[actor.key]
             self.stored[new_key] = Stored(data, before.items, before.login_at if keeps_user else None)

@@ -13,11 +13,11 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, Record, revision_of, unpack
-from django_redsess.session.saving import Visit
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import Steps, drive
+from django_redsess.transport.steps import Steps, drive
 from tests.helpers import every_operation
 from tests.helpers.behind import make_older
 from tests.helpers.child import Child
@@ -336,8 +336,8 @@ def test_a_save_whose_reply_was_lost_is_done_once(redis, proxy, settings, new_se
             write(session, size=5)
             settings.CACHES = caches(proxy.url)
 
-    proxy.lose_reply(lua_scripts.CHANGE.digest)
-    proxy.before(lua_scripts.CHANGE.digest, lambda: proxy.before(lua_scripts.CHANGE.digest, meanwhile))
+    proxy.lose_reply(scripts.CHANGE.digest)
+    proxy.before(scripts.CHANGE.digest, lambda: proxy.before(scripts.CHANGE.digest, meanwhile))
     sent.clear()
     one.save()
     ways = list(sent)

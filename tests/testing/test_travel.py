@@ -12,7 +12,7 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
 from django_redsess.testing import own_store, travel
-from django_redsess.transport import lua_scripts
+from django_redsess.transport import scripts
 from tests.helpers import every_operation
 
 MINUTE = 60
@@ -88,12 +88,12 @@ def test_popularity_counts_since_the_moved_time(new_session) -> None:
 
 
 def test_each_script_that_reads_the_clock_is_moved() -> None:
-    plain = {script.name: script.text for script in lua_scripts.every()}
+    plain = {script.name: script.text for script in scripts.every()}
     with own_store(), travel(HOUR):
-        moved = {script.name for script in lua_scripts.every() if script.text != plain[script.name]}
+        moved = {script.name for script in scripts.every() if script.text != plain[script.name]}
     # What agreement replies is read by this process's clock, which is moved by itself.
     assert moved == {name for name, text in plain.items() if '"TIME"' in text} - {"agreement"}
-    assert plain == {script.name: script.text for script in lua_scripts.every()}
+    assert plain == {script.name: script.text for script in scripts.every()}
 
 
 def test_only_the_clock_of_a_tests_own_store_moves_and_only_ahead() -> None:

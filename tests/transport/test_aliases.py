@@ -17,7 +17,7 @@ from django.core.cache import caches
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections
-from django_redsess.transport.aliases import UnfitEntry, backend_of
+from django_redsess.transport.caches import UnfitEntry, backend_of
 from django_redsess.transport.cluster_map import Cluster
 from testproject.servers import Server, available, free_port
 from tests.helpers.backends import BACKENDS, OTHERS, entry
@@ -377,8 +377,8 @@ from tests.helpers.backends import entry
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES={"sessions": entry("Django", sys.argv[1])})
 import django
 django.setup()
-from django_redsess.transport import connections, sending
-print(sending.ask(connections.pool(), "PING"))
+from django_redsess.transport import connections, exchange
+print(exchange.ask(connections.pool(), "PING"))
 """
 
 

@@ -6,8 +6,8 @@ from redis.exceptions import ResponseError
 
 from django_redsess.transport import replicas
 from django_redsess.transport.keys import keyspace
+from django_redsess.transport.packing import command, commands_in
 from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, replica_status
-from django_redsess.transport.sending import command, commands_in
 
 pytestmark = pytest.mark.unit
 

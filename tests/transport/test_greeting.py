@@ -13,7 +13,7 @@ from redis.exceptions import ReadOnlyError, ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections
-from django_redsess.transport.sending import command
+from django_redsess.transport.packing import command
 from testproject.servers import Server
 from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import caches, lines_of

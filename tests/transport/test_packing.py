@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_redsess.transport import lua_scripts, sending
+from django_redsess.transport import packing, scripts
 from django_redsess.transport.pools import Clock
 
 pytestmark = pytest.mark.unit
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.unit
 
 def test_a_command_is_packed_as_the_server_reads_it() -> None:
     packed = b"*4\r\n$4\r\nHGET\r\n$2\r\n\r\n\r\n$2\r\n\xc3\xa9\r\n$2\r\n12\r\n"
-    assert sending.command("HGET", b"\r\n", "\xe9", 12) == packed
+    assert packing.command("HGET", b"\r\n", "\xe9", 12) == packed
 
 
 def test_a_clock_that_was_never_told_knows_nothing() -> None:
@@ -19,17 +19,17 @@ def test_a_clock_that_was_never_told_knows_nothing() -> None:
 
 def test_commands_are_taken_apart_as_they_were_put_together() -> None:
     packed = [
-        sending.command("TIME"),
-        sending.command("HGET", b"*2\r\n$4\r\n", ""),
-        sending.script_call(lua_scripts.AGREEMENT, ("a key",), ("\xe9\r\n", 12)),
+        packing.command("TIME"),
+        packing.command("HGET", b"*2\r\n$4\r\n", ""),
+        packing.script_call(scripts.AGREEMENT, ("a key",), ("\xe9\r\n", 12)),
     ]
-    assert sending.commands_in(b"".join(packed)) == packed
-    assert sending.commands_in(b"") == []
+    assert packing.commands_in(b"".join(packed)) == packed
+    assert packing.commands_in(b"") == []
 
 
 def test_a_text_stands_in_place_of_a_digest_and_nothing_else_is_changed() -> None:
-    script = lua_scripts.AGREEMENT
-    beside = sending.command("GET", script.digest)
-    by_digest = sending.script_call(script, ("a key",), (script.digest,))
-    by_text = sending.script_call(script, ("a key",), (script.digest,), by_digest=False)
-    assert sending.with_text(beside + by_digest + beside, script) == beside + by_text + beside
+    script = scripts.AGREEMENT
+    beside = packing.command("GET", script.digest)
+    by_digest = packing.script_call(script, ("a key",), (script.digest,))
+    by_text = packing.script_call(script, ("a key",), (script.digest,), by_digest=False)
+    assert packing.with_text(beside + by_digest + beside, script) == beside + by_text + beside

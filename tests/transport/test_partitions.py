@@ -5,7 +5,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import agreement
+from django_redsess.transport import compatibility
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import stored
 from tests.helpers.outages import full
@@ -21,7 +21,7 @@ def four_partitions(settings) -> None:
 @pytest.fixture
 def fresh_process() -> None:
     """As if nothing had been asked of the store by this process yet."""
-    agreement.forget()
+    compatibility.forget()
 
 
 def test_all_sessions_of_a_user_are_in_one_partition(new_session) -> None:

@@ -9,9 +9,8 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import connections, lua_scripts, retries
-from django_redsess.transport import sending as packing
-from django_redsess.transport.round_trips import adrive, drive
+from django_redsess.transport import attempts, connections, packing, scripts
+from django_redsess.transport.steps import adrive, drive
 from tests.helpers import behind
 from tests.helpers.outages import caches, full
 from tests.helpers.running import wait_until
@@ -61,10 +60,10 @@ def fetch(request) -> Any:
 @pytest.fixture(params=["threads", "tasks"])
 def run(request) -> Any:
     """Look no session up, with whatever is sent in front of it."""
-    args = "redsess", lua_scripts.FIND, (b"{redsess}:login",), ()
+    args = "redsess", scripts.FIND, (b"{redsess}:login",), ()
     if request.param == "threads":
-        return lambda **more: drive(retries.run(*args, **more))
-    return lambda **more: asyncio.run(adrive(retries.run(*args, **more)))
+        return lambda **more: drive(attempts.run(*args, **more))
+    return lambda **more: asyncio.run(adrive(attempts.run(*args, **more)))
 
 
 def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
@@ -109,13 +108,13 @@ def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, serv
 def test_plain_commands_beside_a_script(run, redis) -> None:
     wrong = packing.command("HGET", "no")
     assert run() == ([0], [])
-    reply, (pong, error) = run(along=retries.PipelineExtras(PING + wrong, 2))
+    reply, (pong, error) = run(along=attempts.PipelineExtras(PING + wrong, 2))
     assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
 
 
 def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     redis.script_flush()
-    assert run(along=retries.PipelineExtras(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
+    assert run(along=attempts.PipelineExtras(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
     assert run() == ([0], [])
 

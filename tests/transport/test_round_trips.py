@@ -13,21 +13,11 @@ from redis.exceptions import ResponseError
 
 from django_redsess.signals import EndedSession, Reason, session_ended
 from django_redsess.transport.connections import pool
+from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import (
-    Bound,
-    Parts,
-    Plain,
-    SendSignals,
-    Steps,
-    adrive,
-    bisect,
-    drive,
-    guess_by_share,
-    merged,
-    share,
-)
-from django_redsess.transport.sending import Pause, Send, command
+from django_redsess.transport.packing import command
+from django_redsess.transport.partitions import Bound, Parts, bisect, guess_by_share, merged, share
+from django_redsess.transport.steps import Plain, SendSignals, Steps, adrive, drive
 from testproject.servers import free_port
 from tests.helpers.outages import caches
 

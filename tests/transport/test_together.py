@@ -8,8 +8,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import ask_each, drive, with_scores
-from django_redsess.transport.sending import command
+from django_redsess.transport.packing import command
+from django_redsess.transport.partitions import ask_each, with_scores
+from django_redsess.transport.steps import drive
 from tests.helpers.behind import have_partitions, make_due, stored
 from tests.helpers.clusters import cluster_caches
 from tests.helpers.outages import caches, full, lines_of

@@ -9,8 +9,8 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import script_calls
-from django_redsess.transport.round_trips import drive
+from django_redsess.session import operations
+from django_redsess.transport.steps import drive
 from testproject.servers import free_port
 from testproject.shop.models import Product
 from tests.helpers.behind import have_agreed, make_due, make_older, stored
@@ -53,7 +53,7 @@ def guest(visitor, new_session) -> Visitor:
 
 def elsewhere(sid: str) -> str:
     """Name an item whose views are counted in another partition than that of the session."""
-    return next(item for item in map(str, range(100)) if script_calls.counted_elsewhere(sid, item))
+    return next(item for item in map(str, range(100)) if operations.counted_elsewhere(sid, item))
 
 
 @pytest.mark.usefixtures("partitions")

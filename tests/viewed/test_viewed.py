@@ -9,7 +9,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.round_trips import drive
+from django_redsess.transport.steps import drive
 from django_redsess.viewed import popularity
 from testproject.servers import free_port
 from tests.helpers.behind import have_views, make_due

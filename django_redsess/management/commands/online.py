@@ -33,12 +33,13 @@ from django_redsess.management.terminal import (
     user_named,
 )
 from django_redsess.online import Session, labels
-from django_redsess.online.labels import COLUMNS, Record, csv_row, printable, record_of
+from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
+from django_redsess.online.labels import printable
 from django_redsess.online.listing import USERS_MAX, filter_of, seconds_of_active
 from django_redsess.online.samples import evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
-from django_redsess.session.client_address import network_of
+from django_redsess.session.address_index import network_of
 from django_redsess.transport.keys import is_sid
 
 AGES = {

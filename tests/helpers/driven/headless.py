@@ -13,7 +13,7 @@ from django.test import override_settings
 from django.urls import include, path, reverse
 
 from django_redsess import online
-from django_redsess.reauthentication import GIVEN_KEY, RECENT_SECONDS
+from django_redsess.accounts.reauthentication import GIVEN_KEY, RECENT_SECONDS
 from django_redsess.signals import Reason, session_ended
 from django_redsess.transport.keys import sid_of
 from tests.helpers.behind import make_older

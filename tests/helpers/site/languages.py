@@ -6,5 +6,5 @@ from django.urls import include, path
 
 urlpatterns = i18n_patterns(
     path("login/", LoginView.as_view(), name="login"),
-    path("account/sessions/", include("django_redsess.urls")),
+    path("account/sessions/", include("django_redsess.accounts.urls")),
 )

@@ -13,7 +13,7 @@ from django.template import engines
 from django.template.response import TemplateResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from django_redsess.forms import SessionLimitAuthenticationForm
+from django_redsess.accounts.forms import SessionLimitAuthenticationForm
 from django_redsess.middleware import passive
 from tests.helpers.both import Ask, both
 from tests.helpers.site.meanwhile import meanwhile

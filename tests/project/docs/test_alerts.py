@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from django_redsess import cleaning
+from django_redsess.contrib.prometheus.observer import Observer
 from django_redsess.observers import Server
-from django_redsess.observers.prometheus import Observer
 from tests.project.docs.pages import DOCS
 
 ALERTS = DOCS / "howto" / "alerts.yml"

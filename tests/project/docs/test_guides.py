@@ -148,7 +148,7 @@ from django.urls import include, path
 
 urlpatterns = [
     path("accounts/", include("allauth.urls")),
-    path("account/sessions/", include("django_redsess.urls")),
+    path("account/sessions/", include("django_redsess.accounts.urls")),
 ]
 """
 
@@ -180,7 +180,7 @@ class DevicesTest(SessionStoreMixin, TestCase):
         here.post("/accounts/sessions/")
         self.assertEqual(ended, ["kicked"])
 
-    @patch("django_redsess.reauthentication.RECENT_SECONDS", 0)
+    @patch("django_redsess.accounts.reauthentication.RECENT_SECONDS", 0)
     def test_allauth_asks_for_the_password_again_and_goes_on_with_what_was_asked_for(self):
         ada = User.objects.create_user("ada", password="correct-horse")
         here, there = Client(), Client()
@@ -197,7 +197,7 @@ class DevicesTest(SessionStoreMixin, TestCase):
         self.assertEqual(here.post("/account/sessions/not-me/")["Location"], "/account/sessions/not-me/")
         self.assertIn("/accounts/password/change/", here.get("/account/sessions/not-me/").text)
 
-    @patch("django_redsess.reauthentication.RECENT_SECONDS", 0)
+    @patch("django_redsess.accounts.reauthentication.RECENT_SECONDS", 0)
     def test_allauth_asks_nobody_without_a_password(self):
         here = Client()
         here.force_login(User.objects.create_user("ada"))

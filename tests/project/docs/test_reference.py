@@ -10,7 +10,7 @@ import pytest
 from django.apps import apps
 
 import django_redsess
-from django_redsess import urls
+from django_redsess.accounts import urls
 from django_redsess.conf import PROFILES, SETTINGS, conf
 from docs._ext import facts
 from tests.project.docs.pages import DOCS
@@ -20,12 +20,15 @@ pytestmark = pytest.mark.unit
 PACKAGE = Path(django_redsess.__file__).parent
 
 PUBLIC_MODULES = [
-    *("accounts", "admin", "backend", "cluster", "exceptions", "forms", "middleware", "models", "online", "signals"),
-    *("monitoring", "places", "testing", "viewed"),
+    *("accounts", "accounts.forms", "admin", "backend", "cluster", "exceptions", "middleware", "models", "online"),
+    *("signals", "testing", "viewed"),
+    *(f"contrib.{name}" for name in ("geoip2", "prometheus.views", "readiness", "sockets")),
 ]
 
 
 def page(name: str) -> str:
+    *packages, last = name.split(".")
+    name = packages[-1] if last == "views" else last
     return (DOCS / "reference" / f"{name}.rst").read_text(encoding="utf-8")
 
 
@@ -84,7 +87,7 @@ TEMPLATES = PACKAGE / "templates"
 @pytest.mark.parametrize(
     ("name", "pattern", "names"),
     [
-        ("checks", r"^\.\. check:: (\w+)$", found_in(r'"([EIW]\d{3})"', "checks/*.py", "*/checks.py")),
+        ("checks", r"^\.\. check:: (\w+)$", found_in(r'"([EIW]\d{3})"', "checks/*.py", "contrib/*/checks.py")),
         ("commands", r"^\.\. command:: (\w+)$", {path.stem for path in PACKAGE.rglob("commands/[a-z]*.py")}),
         ("permissions", r"^``(\w+)``  ", permissions()),
         (

@@ -10,4 +10,4 @@ MIDDLEWARE = [
     *MIDDLEWARE,
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
-REDSESS = {**REDSESS, "OBSERVERS": ["django_redsess.observers.prometheus.Observer"]}
+REDSESS = {**REDSESS, "OBSERVERS": ["django_redsess.contrib.prometheus.observer.Observer"]}

@@ -6,8 +6,8 @@ from django.contrib.auth.models import User
 from unfold.admin import ModelAdmin
 
 from django_redsess.admin import OnlineSessionAdmin, PopularItemAdmin, UserSessionsMixin
-from django_redsess.history.admin import SignInAdmin
-from django_redsess.history.models import SignIn
+from django_redsess.contrib.history.admin import SignInAdmin
+from django_redsess.contrib.history.models import SignIn
 from django_redsess.models import OnlineSession, PopularItem
 
 admin.site.unregister([OnlineSession, PopularItem, SignIn, User])

@@ -1,0 +1,60 @@
+"""A sign-in form that tells users when they have too many sessions, or are blocked. Public."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.forms import AuthenticationForm
+from django.core.exceptions import ValidationError
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.conf import REFUSE
+from django_redsess.exceptions import SignInRefused
+from django_redsess.session import user_limit
+from django_redsess.session.store import session_of
+
+__all__ = ["SessionLimitAuthenticationForm"]
+
+
+class SessionLimitAuthenticationForm(AuthenticationForm):
+    """
+    Django's sign-in form, with an error for users who have as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
+
+    Who is blocked gets an error, too: see :func:`django_redsess.online.block`.
+
+    The first error is raised only if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. The form shows the error, and the
+    guest's session stays. If a user signs in twice at the same moment, ``login()`` may still refuse one of the two
+    sign-ins.
+
+    A subclass may set its own text in ``error_messages["session_limit"]``. ``%(maximum)d`` is the limit. For the admin,
+    set the site's ``login_form`` to ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``.
+    """
+
+    def confirm_login_allowed(self, user: AbstractBaseUser) -> None:
+        """
+        Raise ValidationError if ``user`` may not sign in.
+
+        The code is ``session_limit`` if the user has too many sessions, and ``blocked`` if the user is blocked. Other
+        codes are those of Django's form. Raises SessionStoreUnavailable in an outage.
+        """
+        super().confirm_login_allowed(user)  # type: ignore[arg-type]
+        session = session_of(self.request)
+        try:
+            # Not by its truth: an empty session is false.
+            (SessionStore() if session is None else session).refuse_blocked(online.user_id_of(user))
+        except SignInRefused as refused:
+            raise ValidationError(str(refused), code="blocked") from refused
+        limit = user_limit.limit_of(user)
+        if limit is None or limit.policy != REFUSE:
+            return
+        user_id = online.user_id_of(user)
+        data: Any = getattr(self.request, "session", {})
+        # A user who signs in again in the same session needs no further session.
+        own = str(data.get(SESSION_KEY)) == user_id
+        if not own and online.count(user_ids=[user_id]) >= limit.maximum:
+            # A form with several bases may have the error_messages of another base.
+            text = self.error_messages.get("session_limit", user_limit.REFUSED)
+            raise ValidationError(text, code="session_limit", params={"maximum": limit.maximum})

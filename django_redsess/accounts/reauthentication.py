@@ -1,0 +1,191 @@
+"""
+The password is asked again before a user ends other sessions: somebody else may sit at a device that is signed in.
+
+Where django-allauth is installed, its own pages ask, and programs are told where. It may want another proof than the
+password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from django import forms
+from django.apps import apps
+from django.contrib.auth import SESSION_KEY, authenticate, update_session_auth_hash
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext_lazy
+
+from django_redsess import online
+from django_redsess.conf import conf
+from django_redsess.session import operations, tries
+from django_redsess.session.store import SessionStore, session_of
+from django_redsess.transport.keys import keyspace
+
+RECENT_SECONDS = 300
+"""The password is not asked for so long after a sign-in, or after it was given. Wrong ones count for so long, too."""
+
+TRIES_MAX = 5
+
+GIVEN_KEY = "_redsess_password_given"
+"""Where the data of a session have the server's time, in milliseconds, at which the password was given."""
+
+
+class PasswordForm(forms.Form):
+    """Asks for the password of the user who is signed in. Once ``is_locked``, it takes none for a while."""
+
+    password = forms.CharField(
+        label=gettext_lazy("Password"),
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password", "autofocus": True}),
+    )
+    is_locked = False
+
+
+def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
+    """
+    Return the form that is to be shown, or None: then ``user`` may go on.
+
+    ``request`` is a POST. If it has a password, that is checked. After the right one, the session gets a new key, so
+    that a copy of its cookie does not profit. If allauth is to ask, this raises an exception that its middleware
+    answers.
+    """
+    session = session_of(request)
+    # Who is signed in without a session sends a password or a token with each request.
+    if session is None or SESSION_KEY not in session or not conf.REAUTHENTICATE:
+        return None
+    now = operations.time(keyspace().of_sid(session.stored_sid or "")).run()
+    record = session.known.record
+    if _is_recent(record.login_ms if record else 0, now):
+        return None
+    if allauths_url(user):
+        if not _is_asked_by_allauth(request, user):
+            return None
+        _ask_by_allauth()
+    if _is_recent(session.get(GIVEN_KEY), now):
+        return None
+    return _form_of(request, user, session, now, request.POST) if user.has_usable_password() else None
+
+
+def is_asked(request: HttpRequest, user: AbstractBaseUser) -> bool:
+    """Tell whether ``user`` has to give the password first, or to authenticate again with allauth. For programs."""
+    try:
+        return ask(request, user) is not None
+    except PermissionDenied:
+        return True
+    except Exception as error:
+        if not _is_allauths(error):
+            raise
+        return True
+
+
+def give(request: HttpRequest, user: AbstractBaseUser, password: str) -> PasswordForm | None:
+    """
+    Check the password of ``user``, whether or not it is asked for just now. Return None if it is right.
+
+    Otherwise return the form with what is wrong. The session gets a new key, as by :func:`ask`. Who is signed in
+    without a session is never asked: any password will do. Not for a user whom allauth asks: see :func:`allauths_url`.
+    """
+    session = session_of(request)
+    if session is None or SESSION_KEY not in session:
+        return None
+    now = operations.time(keyspace().of_sid(session.stored_sid or "")).run()
+    return _form_of(request, user, session, now, {"password": password})
+
+
+def _form_of(
+    request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int, data: Mapping[str, Any]
+) -> PasswordForm | None:
+    form = PasswordForm(data if "password" in data else None)
+    user_id, is_try = online.user_id_of(user), form.is_valid()
+    # Counted first: of many requests at the same time, no more than these go on.
+    left = tries.count(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try).run()
+    form.is_locked = not left
+    if form.is_locked or not is_try:
+        return form
+    # As Django's form names it, whatever the user model calls it. The site's backends may limit the tries themselves.
+    found = authenticate(request, username=user.get_username(), password=form.cleaned_data["password"])
+    if found is None or online.user_id_of(found) != user_id:
+        form.add_error("password", gettext_lazy("This is not your password. Please try again."))
+        form.is_locked = left == 1
+        return form
+    tries.forget(session, user_id).run()
+    session[GIVEN_KEY] = now
+    # Django may have stored another hash of the same password.
+    update_session_auth_hash(request, found)
+    session.end_copies()
+    return None
+
+
+def _is_recent(at: int | None, now: int) -> bool:
+    return at is not None and abs(now - at) < RECENT_SECONDS * 1000
+
+
+def allauths_url(user: AbstractBaseUser) -> str:
+    """
+    Return the URL where allauth has ``user`` authenticate again. ``""`` if it does not: then our form asks.
+
+    It is the path of allauth's own API, where the site has that, else of its page for the user.
+    """
+    if not apps.is_installed("allauth.account"):
+        return ""
+    with suppress(NoReverseMatch):
+        return reverse("headless:browser:account:reauthenticate")
+    methods = _methods_of(user)
+    return str(methods[0]["url"]) if methods else ""
+
+
+def _page_of_allauth() -> str:
+    try:
+        return reverse("account_reauthenticate")
+    except NoReverseMatch:  # Its pages are not part of this site.
+        return ""
+
+
+def _methods_of(user: AbstractBaseUser) -> Sequence[Mapping[str, Any]]:
+    """Return how ``user`` can authenticate again on allauth's pages, the first one first."""
+    # Imported here, since few sites have it.
+    from allauth.account.adapter import get_adapter
+
+    methods: Sequence[Mapping[str, Any]] = (
+        get_adapter().get_reauthentication_methods(user) if _page_of_allauth() else ()
+    )
+    return methods
+
+
+def _is_asked_by_allauth(request: HttpRequest, user: AbstractBaseUser) -> bool:
+    from allauth.account.decorators import reauthentication_required
+
+    if _page_of_allauth() and not _methods_of(user):
+        return False  # The user has nothing to authenticate with.
+    try:
+        reauthentication_required(lambda request: HttpResponse())(request)
+    except Exception as error:
+        if not _is_allauths(error):
+            raise
+        return True
+    return False
+
+
+def _ask_by_allauth() -> None:
+    """Raise allauth's exception where it has a page. Afterwards allauth repeats the request."""
+    from allauth.account import app_settings
+    from allauth.core.exceptions import ReauthenticationRequired
+
+    if _page_of_allauth():
+        raise ReauthenticationRequired
+    if "password" not in getattr(app_settings, "REAUTHENTICATION_METHODS", ("password",)):
+        # Our page can't ask for anything else.
+        raise PermissionDenied
+
+
+def _is_allauths(error: Exception) -> bool:
+    if not apps.is_installed("allauth.account"):
+        return False
+    from allauth.core.exceptions import ReauthenticationRequired
+
+    return isinstance(error, ReauthenticationRequired)

@@ -1,0 +1,143 @@
+"""What happens to sessions when a user signs in, signs out, is changed or is deleted: receivers of Django's signals."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+from django.db.models.signals import post_delete, post_save, pre_save
+from django.http import HttpRequest
+from django.utils.translation import gettext, gettext_noop
+
+from django_redsess import backend, online
+from django_redsess.conf import MESSAGE_MAX, REFUSE, conf
+from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
+from django_redsess.middleware import SessionMiddleware, places_of
+from django_redsess.responses import sign_out_request
+from django_redsess.session import notice, user_limit
+from django_redsess.session.store import session_of
+from django_redsess.signals import request_answered
+from django_redsess.transport.steps import drive
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser
+from django_redsess.accounts import end_sessions
+
+DEACTIVATED = gettext_noop("Your account was deactivated.")
+DELETED = gettext_noop("Your account was deleted.")
+PASSWORD_CHANGED = gettext_noop("Your password was changed.")
+logger = logging.getLogger("django_redsess")
+
+
+def receive_signals() -> None:
+    """Connect to Django's signals about sign-ins and users. Called once, when all models are loaded."""
+    user_logged_in.connect(signed_in, dispatch_uid="django_redsess")
+    user_logged_out.connect(signed_out, dispatch_uid="django_redsess")
+    try:
+        user_model = get_user_model()
+    except ImproperlyConfigured:  # Sessions need no users.
+        return
+    # Only for these senders. A receiver for all senders would keep Django from deleting other models' rows in bulk.
+    for model in apps.get_models():
+        if issubclass(model, user_model):
+            pre_save.connect(before_save, sender=model, dispatch_uid="django_redsess")
+            post_save.connect(saved, sender=model, dispatch_uid="django_redsess")
+            post_delete.connect(deleted, sender=model, dispatch_uid="django_redsess")
+
+
+def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) -> None:
+    """
+    Receive Django's signal ``user_logged_in``.
+
+    It asks whether the user is blocked. If the limit may refuse the sign-in, the session is saved immediately: the
+    script that saves it counts the user's sessions. Raises SignInRefused, ImproperlyConfigured, and the errors of a
+    save. Then nobody is signed in.
+    """
+    session = session_of(request)
+    if session is None:
+        return
+    try:
+        session.refuse_blocked(online.user_id_of(user))
+        session.signed_in(limit := user_limit.limit_at_sign_in(user))
+        if limit is not None and limit.policy == REFUSE:
+            session.save()
+    except Exception as error:
+        sign_out_request(request)
+        if isinstance(error, SignInRefused):
+            session.flush()
+        else:
+            session.abandon()
+        raise
+
+
+def signed_out(sender: Any, request: Any, **kwargs: Any) -> None:
+    """Receive Django's signal ``user_logged_out``."""
+    if (session := session_of(request)) is not None:
+        session.signed_out()
+
+
+def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kwargs: Any) -> None:
+    """Receive Django's signal ``pre_save`` of a user. Remember the values that the database still has."""
+    switches = {"is_active": conf.END_ON_DEACTIVATION, "password": conf.END_ON_PASSWORD_CHANGE}
+    watched = [
+        field.name
+        for field in sender._meta.concrete_fields
+        if switches.get(field.name) and (update_fields is None or field.name in update_fields)
+    ]
+    # A model that is derived from the user model may have another primary key.
+    user_model = get_user_model()
+    pk = getattr(instance, user_model._meta.pk.attname)
+    stored = user_model._base_manager.using(using).filter(pk=pk)
+    instance._redsess_before = stored.values(*watched).first() if watched and pk is not None else None
+
+
+def saved(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
+    """Receive Django's signal ``post_save`` of a user. End sessions after a deactivation or a new password."""
+    before = instance.__dict__.pop("_redsess_before", None) or {}
+    if before.get("is_active") and not instance.is_active:
+        _when_committed(using, instance, DEACTIVATED)
+    elif "password" in before and before["password"] != instance.password:
+        # At a sign-in Django may replace an old hash of the same password. Then the other sessions end, too, since they
+        # have the old hash.
+        changed = getattr(instance, "_password", None) is not None
+        _when_committed(using, instance, PASSWORD_CHANGED if changed else "", spare=True)
+
+
+def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
+    """Receive Django's signal ``post_delete`` of a user. End the user's sessions."""
+    if conf.END_ON_DELETION:
+        _when_committed(using, instance, DELETED)
+
+
+def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
+    # Primary key and request are read now. After the commit, the key may be unset, and the request may be over.
+    end: Callable[[], None] = partial(_end, online.user_id_of(user), request_answered(), message, spare=spare)
+    transaction.on_commit(end, using=using, robust=True)
+
+
+def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool) -> None:
+    if not backend.is_in_use():
+        return
+    if spare and request is None and not places_of(SessionMiddleware):
+        # Without our middleware, the session of the present request is unknown here, and it must not end. Django signs
+        # the other sessions out, since their password hash no longer fits.
+        return
+    session = session_of(request)
+    # Not sid: the session may be about to get another key.
+    keep = session.stored_sid if spare and session is not None else None
+    text = notice.clean(gettext(message))[:MESSAGE_MAX] if message else ""
+    try:
+        ended = drive(end_sessions(user_id, request, keep=keep, message=text))
+    except SessionStoreUnavailable:
+        logger.error("Can't end the sessions of user %r in this outage: call logout_everywhere() later.", user_id)
+    else:
+        if ended.may_return:
+            again = "call logout_everywhere() to check replication again"
+            logger.warning("The sessions of user %r are ended, and may return after a failover: %s.", user_id, again)

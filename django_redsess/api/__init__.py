@@ -1,1 +1,0 @@
-"""The JSON API: sessions for front ends and other programs. Sites include ``django_redsess.api.urls``."""

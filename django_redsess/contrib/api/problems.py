@@ -1,0 +1,57 @@
+"""Errors of the JSON API: problem details, as RFC 9457 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from django.http import JsonResponse
+
+from django_redsess.responses import problem_details
+
+PASSWORD_REQUIRED = (
+    "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/api.rst#password-required"  # noqa: S105
+)
+"""The type of the error of who has to give the password first."""
+
+AUTHENTICATION_REQUIRED = PASSWORD_REQUIRED.replace("#password-", "#authentication-")
+"""The type of the error of who has to authenticate again elsewhere. Its member ``url`` says where."""
+
+
+class Problem(Exception):  # noqa: N818
+    """
+    An error with an answer.
+
+    ``status`` is that of HTTP, ``detail`` a sentence for developers. ``kind`` is the URI of its type: a program that
+    has to tell two errors with one status apart compares it. ``headers`` are added to the answer. ``url`` is a further
+    member of the answer: where to go.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        kind: str = "about:blank",
+        url: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.kind, self.url, self.headers = status, detail, kind, url, headers
+
+    def response(self) -> JsonResponse:
+        more = {"url": self.url} if self.url else {}
+        response = problem_details(self.status, self.detail, kind=self.kind, **more)
+        for name, value in (self.headers or {}).items():
+            response[name] = value
+        return response
+
+
+def not_allowed(methods: Iterable[str]) -> Problem:
+    """Return the error about a method that a URL does not have. ``methods`` are those that it has."""
+    allowed = ", ".join(methods)
+    return Problem(405, f"The methods here: {allowed}.", headers={"Allow": allowed})
+
+
+def unprocessable(name: str, expected: str) -> Problem:
+    """Return the error about the parameter or the field of the body ``name``. ``expected`` is what it must be."""
+    return Problem(422, f"{name} must be {expected}.")

@@ -1,0 +1,18 @@
+"""
+What remains of a session: an app that keeps one row for each sign-in in the site's database.
+
+Add ``"django_redsess.contrib.history"`` to ``INSTALLED_APPS`` and migrate. Without it nothing is written.
+"""
+
+from django_redsess.contrib.history.writing import losses
+
+__all__ = ["lost"]
+
+
+def lost() -> int:
+    """
+    Return how many rows this process could not write since it began. ``manage.py history --repair`` makes up for them.
+
+    Rows that it did not try to write, in the ten seconds after a failure, count, too.
+    """
+    return losses.total

@@ -1,0 +1,314 @@
+"""The admin's pages of sign-ins: a list, the page of one, and export. Nothing can be changed there. Public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone, translation
+from django.utils.functional import cached_property
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.views.decorators.http import require_POST
+
+from django_redsess.admin import export, pages
+from django_redsess.admin import filters as shared_filters
+from django_redsess.admin import history as lines
+from django_redsess.admin.sessions import SEARCH_MAX
+from django_redsess.admin.users import found_users, name_among, search_fields, users_admin, visible_users
+from django_redsess.contrib.history import filters
+from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.reading import ORDER, of_users, past_of, url_of
+from django_redsess.models import OnlineSession
+from django_redsess.online import labels
+from django_redsess.online.export import Record, iso
+from django_redsess.session.address_index import Network, network_of
+from django_redsess.sign_in_source import how_ended, placed
+
+__all__ = ["SignInAdmin"]
+
+COUNTED_MAX = 10_000
+"""The list counts and has so many sign-ins. Older ones are listed by date."""
+
+ADDRESSES_MAX = 1000  # So many addresses are compared, where one score stands for several.
+EXPORTED_AT_ONCE = 1000
+
+COLUMNS = (
+    *("user_id", "user", "login_at", "seen_at", "ended_at", "ended_is_about", "reason", "by_id", "by", "message"),
+    *("address", "browser", "user_agent", "new_device"),
+)
+"""The columns of exported files."""
+
+
+class UpTo(pages.NearestPage):
+    """Counts up to 10 000 rows. ``has_more`` tells whether there are more."""
+
+    @cached_property
+    def _counted(self) -> int:
+        # Any rows will do: in no order, the database need not sort them.
+        rows = cast("QuerySet[SignIn]", self.object_list)
+        return rows.order_by()[: COUNTED_MAX + 1].count()
+
+    @property
+    def count(self) -> int:
+        return min(self._counted, COUNTED_MAX)
+
+    @property
+    def has_more(self) -> bool:
+        return self._counted > COUNTED_MAX
+
+
+def _labelled(label: str, value: str) -> SafeString:
+    # On a phone a row is a card, without the table's head.
+    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
+
+
+@admin.register(SignIn)
+class SignInAdmin(pages.ListAdmin):
+    """
+    The list of sign-ins, and the page of one.
+
+    A subclass may set the rules: who sees and exports which. Its ``get_queryset()`` also decides what the pages of
+    sessions and users show.
+    """
+
+    list_display = ("who", "signed_in", "seen", "ended", "sender")
+    list_display_links = ("signed_in",)
+    # A page of a hundred takes twice as long, most of it for its dates.
+    list_per_page = 50
+    search_fields = ("user",)
+    ordering = ORDER
+    sortable_by = ()
+    actions = None
+    paginator = UpTo
+    show_full_result_count = False
+    list_filter = (
+        filters.DatesFilter,
+        filters.ReasonFilter,
+        filters.StateFilter,
+        filters.DeviceFilter,
+        filters.BrowserFilter,
+        filters.SystemFilter,
+        filters.UserFilter,
+    )
+    empty_value_display = "-"
+    fields = readonly_fields = ("who", "signed_in", "seen", "ended", "message", "sender", "user_agent")
+
+    class Media:
+        css = {"all": ("django_redsess/admin-list.css",)}
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(require_POST(self.export_view))
+        return [path("export/", view, name="redsess_history_signin_export"), *super().get_urls()]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody deletes sign-ins here. With a user they go: the pages that delete users ask for this, too."""
+        match = request.resolver_match
+        is_ours = match is None or (match.url_name or "").startswith("redsess_history_signin_")
+        return obj is not None and not is_ours
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the administrator may export the list: all sign-ins that match, in one file."""
+        return self.has_view_permission(request) and request.user.has_perm("redsess_history.export_signin")
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        query = request.GET.copy()
+        for name in (PAGE_VAR, ERROR_FLAG):
+            query.pop(name, None)
+        context = {
+            "has_export_permission": self.has_export_permission(request),
+            "export_url": "admin:redsess_history_signin_export",
+            "export_query": query.urlencode(),
+        }
+        response = super().changelist_view(request, {**context, **(extra_context or {})})
+        changelist = (getattr(response, "context_data", None) or {}).get("cl")
+        if changelist is not None:  # Else a redirect.
+            self._name(request, changelist.result_list)
+            response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
+        return response
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        found = super().get_changelist_instance(request)
+        found.search_help_text = str(self.search_help_text or self._search_help(request))
+        return found
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> SignIn | None:
+        found: SignIn | None = super().get_object(request, object_id, from_field)
+        self._name(request, [found] if found else [])
+        return found
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        row = context["original"]
+        user_id = str(row.user_id)
+        context |= {
+            "title": gettext("Sign-in of %(user)s") % {"user": name_among(row.users, user_id)},
+            "subtitle": None,
+            "all_url": url_of(self.admin_site, user_id),
+            "sessions_url": self._sessions_url(request, user_id),
+        }
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[SignIn], search_term: str
+    ) -> tuple[QuerySet[SignIn], bool]:
+        """Find sign-ins from an address or network, or those of the users who match, if these may be seen."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        if len(term) <= SEARCH_MAX and (network := network_of(term)):
+            return _from_network(queryset, network), False
+        if len(term) > SEARCH_MAX or users_admin(request, self.admin_site) is None:
+            return queryset.none(), False
+        text = gettext("More than %(limit)d users match. The sign-ins of the first %(limit)d are listed.")
+        user_ids = shared_filters.first_ids(request, found_users(request, self.admin_site, term), text)
+        return of_users(queryset, user_ids), False
+
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Send the sign-ins that match the query, in the ``format`` of the form."""
+        if not self.has_export_permission(request):
+            raise PermissionDenied
+        file_format = request.POST.get("format", "")
+        listed = self.changelist_of(request, request.GET.urlencode())
+        if listed is None or file_format not in ("csv", "json"):
+            return HttpResponseBadRequest()
+        # Written before the first byte is sent: whoever breaks off may have got the first part.
+        text = gettext("Exported sign-ins as %(format)s.") % {"format": file_format.upper()}
+        lines.save_line_of_list(request, SignIn, text, export.query_text(request))
+        content = export.Content("sign_ins", COLUMNS, self._batches(request, listed.queryset), {})
+        return export.file_response(request, "sign-ins-{}", file_format, content)
+
+    @admin.display(description=gettext_lazy("user"))
+    def who(self, row: Any) -> str:
+        """Name the user, with a link to all sign-ins of this user."""
+        name = format_html("<bdi>{}</bdi>", name_among(row.users, str(row.user_id)))
+        return pages.link(url_of(self.admin_site, str(row.user_id)), name)
+
+    @admin.display(description=gettext_lazy("signed in"))
+    def signed_in(self, row: Any) -> str:
+        return _labelled(gettext("signed in"), labels.exactly(row.login_at))
+
+    @admin.display(description=gettext_lazy("last seen"))
+    def seen(self, row: Any) -> str:
+        seen_at = row.past.seen_at
+        return _labelled(gettext("last seen"), labels.when(seen_at) if seen_at else "-")
+
+    @admin.display(description=gettext_lazy("ended"))
+    def ended(self, row: Any) -> str:
+        """Show when the session has ended, why, and by whom."""
+        sign_in = row.past
+        if sign_in.ended_at is None:
+            return _labelled(gettext("ended"), pages.end_html(sign_in))
+        how = how_ended(sign_in, name_among(row.users, row.by))
+        html = format_html("<div>{}<br>{}</div>", pages.end_html(sign_in), capfirst(how))
+        return _labelled(gettext("ended"), html)
+
+    @admin.display(description=gettext_lazy("where from"))
+    def sender(self, row: Any) -> str:
+        """Show the browser, whether the device was new, and the address as a link to all sign-ins from it."""
+        link = ""
+        if row.address:
+            url = reverse("admin:redsess_history_signin_changelist", current_app=self.admin_site.name)
+            link = pages.link(f"{url}?{SEARCH_VAR}={row.address}", pages.address_html(row.address))
+        return format_html("<div>{}</div>", pages.sender_html(row.past, link))
+
+    def _name(self, request: HttpRequest, rows: Iterable[Any]) -> None:
+        # Names come in one query a page. Who may not be seen has none.
+        rows = list(rows)
+        ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
+        users = visible_users(request, self.admin_site, ids)
+        for row, sign_in in zip(rows, placed(past_of(row) for row in rows), strict=True):
+            row.users, row.past = users, sign_in
+
+    def _about(self, request: HttpRequest, changelist: Any) -> dict[str, Any]:
+        count, has_more = changelist.result_count, changelist.paginator.has_more
+        title = ngettext("%(count)s sign-in", "%(count)s sign-ins", count)
+        if has_more:
+            title = gettext("More than %(count)s sign-ins")
+        elif not count and (changelist.query or changelist.has_active_filters):
+            title = gettext("No matching sign-in")
+        dates = next(spec for spec in changelist.filter_specs if isinstance(spec, filters.DatesFilter))
+        user_ids, is_last = request.GET.getlist(pages.USER), changelist.page_num >= changelist.paginator.num_pages
+        older = {}
+        if has_more and is_last and (last := list(changelist.result_list)[-1:]):
+            older = {filters.UNTIL: timezone.localdate(last[0].login_at).isoformat()}
+        others = {filters.WHEN, filters.SINCE, filters.UNTIL, PAGE_VAR, ERROR_FLAG}
+        return {
+            "title": title % {"count": pages.shown_number(count)},
+            "chosen": shared_filters.chosen(changelist),
+            "has_more": has_more,
+            "counted_max": COUNTED_MAX,
+            "older_query": older and changelist.get_query_string(older, remove=[filters.WHEN, PAGE_VAR]),
+            "since": dates.since.isoformat() if dates.since else "",
+            "until": dates.until.isoformat() if dates.until else "",
+            "kept": [(name, value) for name, all_ in request.GET.lists() if name not in others for value in all_],
+            "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
+            "sessions_url": self._sessions_url(request, user_ids[0]) if len(user_ids) == 1 else "",
+        }
+
+    def _sessions_url(self, request: HttpRequest, user_id: str) -> str:
+        sessions = self.admin_site._registry.get(OnlineSession)
+        if sessions is None or not sessions.has_view_permission(request):
+            return ""
+        return pages.url_of("changelist", self.admin_site, query={pages.USER: user_id})
+
+    def _search_help(self, request: HttpRequest) -> str:
+        if users_admin(request, self.admin_site) is None:
+            return gettext("Search by address or network (198.51.100.0/24)")
+        text = gettext("Search by address, network (198.51.100.0/24) or user (%(fields)s)")
+        return text % {"fields": search_fields(request, self.admin_site)}
+
+    def _batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[Record]]:
+        """Read the rows in batches. A place in the index is flat at any depth, and no query stays open meanwhile."""
+        batch = list(rows[:EXPORTED_AT_ONCE])
+        while batch:
+            last = batch[-1]
+            self._name(request, batch)
+            # The file is the same in all languages.
+            with translation.override(None):
+                yield [_record_of(row) for row in batch if self.has_view_permission(request, row)]
+            after = rows.filter(login_ms__lte=last.login_ms).exclude(login_ms=last.login_ms, id__gte=last.pk)
+            batch = list(after[:EXPORTED_AT_ONCE])
+
+
+def _from_network(rows: QuerySet[SignIn], network: Network) -> QuerySet[SignIn]:
+    found = rows.filter(address_score__range=(network.first, network.last))
+    if network.is_exact:
+        return found
+    # Long addresses share a score: those that are there are compared one by one.
+    near = found.order_by().values_list("address", flat=True).distinct()[:ADDRESSES_MAX]
+    return found.filter(address__in=[address for address in near if network.has(address)])
+
+
+def _record_of(row: Any) -> Record:
+    sign_in = row.past
+    values = (
+        sign_in.user_id,
+        _name_or_none(row, sign_in.user_id),
+        iso(sign_in.login_at),
+        iso(sign_in.seen_at) if sign_in.seen_at else None,
+        iso(sign_in.ended_at) if sign_in.ended_at else None,
+        sign_in.is_about if sign_in.ended_at else None,
+        sign_in.reason or None,
+        sign_in.by or None,
+        _name_or_none(row, sign_in.by),
+        sign_in.message or None,
+        sign_in.address or None,
+        labels.browser_name(sign_in.user_agent) or None,
+        sign_in.user_agent or None,
+        sign_in.is_new,
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _name_or_none(row: Any, user_id: str) -> str | None:
+    user = row.users.get(user_id)
+    return None if user is None else str(user)

@@ -1,0 +1,25 @@
+from django.apps import AppConfig
+from django.contrib.auth.signals import user_logged_in
+from django.utils.translation import gettext_lazy as _
+
+from django_redsess import sign_in_source
+
+
+class HistoryConfig(AppConfig):
+    name = "django_redsess.contrib.history"
+    label = "redsess_history"
+    verbose_name = _("Sign-ins")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_redsess import cleaning
+        from django_redsess.contrib.history import blocks, devices, mails, recording, repair
+        from django_redsess.contrib.history.reading import Rows
+        from django_redsess.contrib.history.signals import new_device
+
+        recording.connect()
+        blocks.connect()
+        cleaning.hourly.connect(repair.hourly, dispatch_uid="django_redsess.contrib.history")
+        user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.contrib.history")
+        new_device.connect(mails.notify, dispatch_uid="django_redsess.contrib.history")
+        sign_in_source.source = Rows()

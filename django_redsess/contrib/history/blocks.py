@@ -1,0 +1,90 @@
+"""Copies of blocks in the site's database, and putting back those that the server has forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.db import router
+
+from django_redsess import online
+from django_redsess.contrib.history.models import BlockCopy
+from django_redsess.contrib.history.recording import existing
+from django_redsess.contrib.history.writing import short_waits, write
+from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
+from django_redsess.querysets import user_key
+from django_redsess.signals import user_blocked, user_unblocked
+from django_redsess.times import aware, stored
+from django_redsess.transport.steps import drive
+
+
+def connect() -> None:
+    """Keep copies from now on. Called once, when all models are loaded."""
+    user_blocked.connect(blocked, dispatch_uid="django_redsess.contrib.history")
+    user_unblocked.connect(unblocked, dispatch_uid="django_redsess.contrib.history")
+
+
+def disconnect() -> None:
+    """Keep no copies from now on."""
+    user_blocked.disconnect(dispatch_uid="django_redsess.contrib.history")
+    user_unblocked.disconnect(dispatch_uid="django_redsess.contrib.history")
+
+
+def blocked(sender: Any, user_id: str, until: datetime, message: str, by: str, **kwargs: Any) -> None:
+    """Receive the signal ``user_blocked``."""
+    block = online.Block(user_id, until, message, by)
+    _write(user_id, lambda key, using: _copy(key, using, block))
+
+
+def unblocked(sender: Any, user_id: str, **kwargs: Any) -> None:
+    """Receive the signal ``user_unblocked``."""
+    _write(user_id, lambda key, using: BlockCopy.objects.using(using).filter(user_id=key).delete())
+
+
+def _write(user_id: str, work: Callable[[Any, str], object]) -> None:
+    key, using = user_key(user_id), router.db_for_write(BlockCopy)
+    if key is not None:
+        write(partial(work, key, using), rows=1, using=using)
+
+
+def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:
+    """
+    Block the users again whose blocks the server has forgotten. Make copies of blocks agree with what is there.
+
+    Yield for each copy without a block how many were blocked again, 1 or 0, and how many of rows and sessions were
+    looked at: none. ``go_on`` is called before each, and False stops the work.
+    """
+    using = router.db_for_write(BlockCopy)
+    copies = BlockCopy.objects.using(using)
+    copies.filter(until__lte=stored(datetime.now(UTC))).delete()
+    found = drive(listed_with_origin(0, LISTED_MAX))
+    there = {key: block for block, _ in found if (key := user_key(block.user_id)) is not None}
+    copied = {copy.pk: _block_of(copy) for copy in copies}
+    # What another program has written must not outlive a new server.
+    own = {block for block, is_own in found if is_own}
+    wrong = [key for key, block in there.items() if block in own and copied.get(key) != block]
+    for key in existing(wrong):
+        with short_waits(using):
+            _copy(key, using, there[key])
+    for key, block in copied.items():
+        if key in there:
+            continue
+        if not go_on():
+            return
+        done = online.restore_block(block)
+        if done == "lifted":
+            # The database failed when the block was lifted.
+            copies.filter(pk=key, until=stored(block.until)).delete()
+        yield int(done == "restored"), 0
+
+
+def _copy(key: Any, using: str, block: online.Block) -> None:
+    copy = {"until": stored(block.until), "message": block.message, "by": block.by}
+    BlockCopy.objects.using(using).update_or_create(user_id=key, defaults=copy)
+
+
+def _block_of(copy: BlockCopy) -> online.Block:
+    # Of an hour that comes twice, the second: no block ends early.
+    return online.Block(str(copy.pk), aware(copy.until.replace(fold=1)), copy.message, copy.by)

@@ -1,0 +1,186 @@
+"""The filters beside the admin's list of sign-ins. Their choices are fixed: to look for some would read all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from typing import Any
+
+from django.contrib.admin import ListFilter, ModelAdmin, SimpleListFilter
+from django.contrib.admin.views.main import PAGE_VAR, ChangeList
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.dateparse import parse_date
+from django.utils.formats import date_format
+from django.utils.text import capfirst
+from django.utils.translation import gettext, gettext_lazy
+
+from django_redsess import times
+from django_redsess.admin import filters
+from django_redsess.contrib.history.models import REASONS
+from django_redsess.contrib.history.reading import of_users
+from django_redsess.online.user_agents import BROWSERS, SYSTEMS
+
+STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
+
+UNKNOWN = "unknown"
+"""The choice of ends of which nobody has recorded the reason."""
+
+DAY = timedelta(days=1)
+
+
+class DatesFilter(ListFilter):
+    """Sign-ins of today, of yesterday, of the last 7 days, or of the dates that the form above the list sends."""
+
+    title = gettext_lazy("sign-in")
+    parameter_name = WHEN  # django-unfold asks every filter for it.
+    texts = {
+        "today": gettext_lazy("Today"),
+        "yesterday": gettext_lazy("Yesterday"),
+        "week": gettext_lazy("In the last 7 days"),
+    }
+
+    def __init__(
+        self, request: HttpRequest, params: dict[str, list[str]], model: type[Model], model_admin: ModelAdmin[Any]
+    ) -> None:
+        super().__init__(request, params, model, model_admin)
+        given = {name: params.pop(name, [""])[-1] for name in (WHEN, SINCE, UNTIL)}
+        self.when, today = given[WHEN] if given[WHEN] in self.texts else "", times.today()
+        named = {"today": (today, today), "yesterday": (today - DAY, today - DAY), "week": (today - 6 * DAY, today)}
+        self.since, self.until = named.get(self.when) or (_date(given[SINCE]), _date(given[UNTIL]))
+        self.used_parameters |= {name: [value] for name, value in given.items() if value}
+
+    def has_output(self) -> bool:
+        return True
+
+    def expected_parameters(self) -> list[str | None]:
+        return [WHEN, SINCE, UNTIL]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        others = [SINCE, UNTIL, PAGE_VAR]
+        is_range = not self.when and bool(self.since or self.until)
+        query = changelist.get_query_string(remove=[WHEN, *others])
+        yield {"selected": not self.when and not is_range, "query_string": query, "display": gettext("All")}
+        for value, text in self.texts.items():
+            query = changelist.get_query_string({WHEN: value}, remove=others)
+            yield {"selected": self.when == value, "query_string": query, "display": text}
+        if is_range:
+            yield {"selected": True, "query_string": changelist.get_query_string(), "display": self._range_text()}
+
+    def _range_text(self) -> str:
+        since, until = (day and date_format(day) for day in (self.since, self.until))
+        if since and until:
+            return gettext("From %(since)s to %(until)s") % {"since": since, "until": until}
+        return gettext("Since %(since)s") % {"since": since} if since else gettext("Until %(until)s") % {"until": until}
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        if self.since:
+            queryset = queryset.filter(login_ms__gte=_milliseconds(self.since))
+        return queryset.filter(login_ms__lt=_milliseconds(self.until + DAY)) if self.until else queryset
+
+
+def _date(text: str) -> date | None:
+    try:
+        day = parse_date(text)
+    except ValueError:
+        return None
+    # Beyond these, the next day or a time zone may lie outside of what Python knows.
+    return day if day and 1970 <= day.year < 9999 else None
+
+
+def is_date(text: str) -> bool:
+    """Tell whether ``text`` is a date that the filter takes."""
+    return _date(text) is not None
+
+
+def _milliseconds(day: date) -> int:
+    return int(times.midnight(day).timestamp() * 1000)
+
+
+class StateFilter(SimpleListFilter):
+    """Sessions that live, and sessions that have ended."""
+
+    title = gettext_lazy("end")
+    parameter_name = STATE
+    living = {"living": True, "ended": False}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("living", gettext_lazy("No end so far")), ("ended", gettext_lazy("Ended"))]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        value = self.value()
+        return queryset.filter(ended_at__isnull=self.living[value]) if value in self.living else queryset
+
+
+class ReasonFilter(SimpleListFilter):
+    """Sessions that have ended for a reason."""
+
+    title = gettext_lazy("how it ended")
+    parameter_name = REASON
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        reasons = [(str(reason), capfirst(text)) for reason, text in REASONS.items()]
+        return [*reasons, (UNKNOWN, gettext_lazy("Not recorded"))]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        if self.value() == UNKNOWN:
+            return queryset.filter(reason="", ended_at__isnull=False)
+        return queryset.filter(reason=self.value()) if self.value() in {str(each) for each in REASONS} else queryset
+
+
+class ClientFilter(SimpleListFilter):
+    """Sign-ins with a browser, or with an operating system: one of ``names``."""
+
+    names: Sequence[str] = ()
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(name, name) for name in self.names]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        name = self.value() or ""
+        return queryset.filter(client__in=[name, *self.clients_with(name)]) if name in self.names else queryset
+
+    def clients_with(self, name: str) -> list[str]:
+        """Return the clients with this name that have another one, too: see ``client_of``."""
+        raise NotImplementedError
+
+
+class BrowserFilter(ClientFilter):
+    title = gettext_lazy("browser")
+    parameter_name = filters.BROWSER
+    names = BROWSERS
+
+    def clients_with(self, name: str) -> list[str]:
+        return [f"{name} on {system}" for system in (*SYSTEMS, "ChromeOS")]
+
+
+class SystemFilter(ClientFilter):
+    title = gettext_lazy("operating system")
+    parameter_name = filters.SYSTEM
+    names = SYSTEMS
+
+    def clients_with(self, name: str) -> list[str]:
+        return [f"{browser} on {name}" for browser in BROWSERS]
+
+
+class DeviceFilter(SimpleListFilter):
+    """Sign-ins on a device that was new to the user."""
+
+    title = gettext_lazy("device")
+    parameter_name = "new"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("1", gettext_lazy("New devices only"))]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        return queryset.filter(is_new=True) if self.value() == "1" else queryset
+
+
+class UserFilter(filters.UserFilter):
+    """Sign-ins of some users. Links lead here."""
+
+    def known(self, changelist: ChangeList) -> dict[str, Any]:
+        return self.named
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        return of_users(queryset, self.user_ids) if self.user_ids else queryset

@@ -1,0 +1,181 @@
+"""
+The mail to a user who has signed in on a new device. Sent if ``HISTORY_NOTIFY`` is on.
+
+Somebody else may have sent the request, and may have chosen the user's name. So nothing of the request is in the mail
+but its address and the kind of its browser; not its Host and not its language. See :func:`_message`.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import unicodedata
+from contextlib import suppress
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core import mail
+from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
+from django.core.mail import EmailMultiAlternatives
+from django.db import router
+from django.db.models import F
+from django.template.loader import render_to_string
+from django.urls import NoReverseMatch, reverse
+from django.utils.module_loading import import_string
+from django.utils.translation import override
+
+from django_redsess.accounts.views import LIST, password_change_url
+from django_redsess.conf import conf
+from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.writing import short_waits
+from django_redsess.online import labels, places
+
+SECONDS_MAX = 5
+"""How long a mail server may keep the process that has answered the sign-in."""
+
+A_DAY_MAX = 5
+"""The most mails that a user gets within a day."""
+
+DAY_MS = 24 * 3600 * 1000
+
+NAME_MAX = 64
+"""A longer name of a user is left out."""
+
+NAME_CATEGORIES = ("L", "N", "M")
+NAME_SIGNS = "_+-' "
+"""What a name in a mail consists of. No program that shows mails makes a link of it, and nothing turns text around."""
+
+EXAMPLE_DOMAIN = "example.com"
+"""The domain that ``django.contrib.sites`` has until somebody sets it."""
+
+logger = logging.getLogger("django_redsess")
+
+
+def notify(sender: Any, user: AbstractBaseUser, sign_in: SignIn, **kwargs: Any) -> None:
+    """Receive the signal ``new_device``. Nothing is raised: the user is signed in."""
+    address = getattr(user, user.get_email_field_name(), "")
+    if not conf.HISTORY_NOTIFY or not address:
+        return
+    try:
+        if not _claim(sign_in):
+            return
+        message = _message(user, sign_in, address)
+        if conf.HISTORY_MAILER is not None:
+            import_string(conf.HISTORY_MAILER)(message)
+        else:
+            _send(message)
+    except Exception as error:  # A template, the site's function and a mail server may raise anything.
+        logger.warning("The mail about a new device could not be sent: %s.", type(error).__name__)
+
+
+def _claim(sign_in: SignIn) -> bool:
+    """Mark the row as told. Return False if it was, or if as many as a user gets were told within a day."""
+    using = router.db_for_write(SignIn)
+    rows = SignIn.objects.using(using).filter(user_id=sign_in.user_id)
+    first = rows.order_by("login_ms").values_list("pk", flat=True)[:1]
+    of_lock = rows.filter(pk__in=list(first))
+    with short_waits(using):
+        # A lock: of sign-ins at the same time, the first ones get mails. As many more at once must not suppress these.
+        of_lock.update(is_told=F("is_told"))
+        if rows.filter(is_told=True, login_ms__gt=sign_in.login_ms - DAY_MS).count() >= A_DAY_MAX:
+            return False
+        # Sign-ins in the same millisecond share a row.
+        return rows.filter(pk=sign_in.pk, is_told=False).update(is_told=True) == 1
+
+
+def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMultiAlternatives:
+    site, root = site_and_root()
+    with override(_language_of(user)), labels.in_our_language():
+        sessions, password = _sessions_path(), password_change_url()
+        context = {
+            "user": user,
+            "name": shown_name(user.get_username(), address),
+            "sign_in": sign_in,
+            "site": site,
+            "at": labels.exactly(sign_in.login_at),
+            "browser": labels.known_client(sign_in.user_agent),
+            "place": places.of([sign_in.address]).get(sign_in.address, ""),
+            "sessions_url": root and sessions and root + sessions,
+            "password_url": root and password and root + password,
+        }
+        subject, text, html = (
+            render_to_string(f"django_redsess/history/new_device{end}", context)
+            for end in ("_subject.txt", ".txt", ".html")
+        )
+    message = EmailMultiAlternatives(" ".join(subject.split()), text, to=[address])
+    message.attach_alternative(html, "text/html")
+    return message
+
+
+def site_and_root() -> tuple[str, str]:
+    """
+    Return the name of the site, and the URL before each path of it. ``""`` for both if nothing names them.
+
+    Never by the request: its Host may be a stranger's, where ``ALLOWED_HOSTS`` lets it in.
+    """
+    if conf.HISTORY_SITE_URL:
+        return urlsplit(conf.HISTORY_SITE_URL).netloc, conf.HISTORY_SITE_URL.rstrip("/")
+    if apps.is_installed("django.contrib.sites"):
+        from django.contrib.sites.models import Site  # The model exists only where its app is installed.
+
+        with suppress(ImproperlyConfigured, ObjectDoesNotExist):
+            domain = Site.objects.get_current().domain
+            if domain != EXAMPLE_DOMAIN:
+                return domain, f"https://{domain}"
+    return "", ""
+
+
+def shown_name(name: str, address: str) -> str:
+    """
+    Return the name of a user for a mail to ``address``, ``""`` if it could be taken for anything else than a name.
+
+    Whoever signs up with somebody else's address chooses the name. Programs make a link of ``evil.example``.
+    """
+    is_plain = all(unicodedata.category(each)[0] in NAME_CATEGORIES or each in NAME_SIGNS for each in name)
+    return name if name == address or (is_plain and len(name) <= NAME_MAX) else ""
+
+
+def _language_of(user: AbstractBaseUser) -> str:
+    # Not that of the request: it is the language of whoever has signed in.
+    language: Any = ""
+    try:
+        if conf.HISTORY_LANGUAGE is not None:
+            language = import_string(conf.HISTORY_LANGUAGE)(user)
+    except Exception as error:  # The site's function may raise anything. The mail is worth more than its language.
+        logger.warning("REDSESS['HISTORY_LANGUAGE'] failed: %s.", type(error).__name__)
+    return language if isinstance(language, str) and language else settings.LANGUAGE_CODE
+
+
+def _sessions_path() -> str:
+    try:
+        return reverse(LIST)
+    except NoReverseMatch:  # Its pages are not part of this site.
+        return ""
+
+
+def _send(message: EmailMultiAlternatives) -> None:
+    # Django 6.1 has named mailers. Before, there was one.
+    connection: Any = mail.mailers.default if hasattr(mail, "mailers") else mail.get_connection()
+    # That of each answer. A server that sends a letter now and then could take for ever, so there is a thread, too.
+    connection.timeout = SECONDS_MAX
+    failed = list[Exception]()
+
+    def send() -> None:
+        try:
+            connection.send_messages([message])
+        except Exception as error:
+            failed.append(error)
+
+    thread = Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(SECONDS_MAX)
+    if thread.is_alive():
+        with suppress(AttributeError, OSError):
+            connection.connection.sock.shutdown(socket.SHUT_RDWR)
+        raise TimeoutError
+    if failed:
+        raise failed[0]

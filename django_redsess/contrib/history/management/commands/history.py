@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_redsess.conf import conf
+from django_redsess.contrib.history import blocks, repair
+from django_redsess.contrib.history.models import SignIn
+from django_redsess.management.cleaning_command import CleaningCommand
+from django_redsess.management.terminal import (
+    USER_HELP,
+    command_errors,
+    csv_line,
+    say,
+    until_pipe_is_closed,
+    user_named,
+)
+from django_redsess.online.export import csv_cell, iso
+from django_redsess.times import aware
+
+EXPORTED = (
+    *("login_at", "seen_at", "ended_at", "ended_is_about", "reason", "by", "message"),
+    *("address", "client", "user_agent", "device", "is_new"),
+)
+
+
+class Command(CleaningCommand):
+    help = (
+        "Mend and delete the rows of sign-ins. With --repair, rows whose sessions are gone are closed, without a "
+        "reason; living sessions that have no row get one, and closed rows of living sessions are opened again. Users "
+        "whose blocks the server has forgotten are blocked again. With --prune, rows older than HISTORY_DAYS are "
+        "deleted, except those of living sessions and, without its sender, the latest of each user. cleansessions "
+        "--forever does both each hour. With --export, all rows of one user are printed, as CSV, or with --json each "
+        "as one line of JSON: an answer to whoever asks what is stored about them. It can be stopped at any moment, "
+        "and can run twice at once."
+    )
+    examples = (
+        "manage.py history --repair  # after an outage of the database, or a failover of Redis",
+        "manage.py history --repair --prune  # from cron, where cleansessions --forever does not run",
+        "manage.py history --export lukas > lukas.csv",
+        "manage.py history --export lukas --json",
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add = parser.add_argument
+        add("--repair", action="store_true", help="compare rows with sessions, and mend the rows")
+        add("--prune", action="store_true", help="delete the rows older than HISTORY_DAYS")
+        add("--export", metavar="USER", help=f"print all rows of this user, {USER_HELP}; the newest first")
+        self.add_reporting(parser)
+        parser.set_defaults(forever=False)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["export"] is not None:
+            if options["repair"] or options["prune"]:
+                raise CommandError("--export can't be given together with --repair or --prune.")
+            with until_pipe_is_closed(self.stdout), command_errors():
+                self._export(options["export"], as_json=options["json"])
+            return
+        if not (options["repair"] or options["prune"]):
+            raise CommandError("Say what to do: --repair, --prune or --export USER.")
+        self.counts = {"put_back": 0, "closed": 0, "made_up": 0, "pruned": 0}
+        super().handle(*args, **options)
+
+    def total(self) -> int | None:
+        of_repair = repair.to_look_at() if self.options["repair"] else 0
+        return of_repair + (repair.to_prune().count() if self.options["prune"] else 0)
+
+    def work(self) -> None:
+        works = (blocks.put_back, repair.closed, repair.made_up) if self.options["repair"] else ()
+        for work in (*works, *((repair.pruned,) if self.options["prune"] else ())):
+            for changed, looked_at in work(lambda: not self.stop.asked):
+                self.batch_done(work.__name__, changed, looked_at)
+
+    def sentence(self, counts: dict[str, int]) -> str:
+        days = f" older than {conf.HISTORY_DAYS:,} days" if conf.HISTORY_DAYS else ""
+        return (
+            f"Closed {counts['closed']:,} rows, inserted or opened {counts['made_up']:,}, "
+            f"deleted {counts['pruned']:,}{days}. Blocked {counts['put_back']:,} users again."
+        )
+
+    def _export(self, name: str, *, as_json: bool) -> None:
+        user = user_named(name)
+        if user is None:
+            raise CommandError(f"There is no user {name!r}.")
+        rows = SignIn.objects.filter(user_id=user.pk).order_by("-login_ms", "-pk").iterator(chunk_size=1000)
+        records = ({field: _value(row, field) for field in EXPORTED} for row in rows)
+        if as_json:
+            for record in records:
+                self.stdout.write(json.dumps(record))
+            return
+        say(csv_line(EXPORTED), self.stdout)
+        for record in records:
+            say(csv_line("" if value is None else csv_cell(str(value)) for value in record.values()), self.stdout)
+
+
+def _value(row: SignIn, field: str) -> Any:
+    value = getattr(row, field)
+    return iso(aware(value, not_before=row.login_at)) if isinstance(value, datetime) else value

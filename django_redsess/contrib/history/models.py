@@ -1,0 +1,119 @@
+"""The row of a sign-in, and the copy of a block. Public."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import models, router
+from django.utils.translation import gettext_lazy as _
+
+from django_redsess.signals import Reason
+from django_redsess.times import aware
+
+__all__ = ["BlockCopy", "SignIn"]
+
+SIGNED_IN_AGAIN = "again"
+"""In place of a reason: the session goes on, and is the one of a later sign-in of its user."""
+
+REASONS = {
+    Reason.LOGOUT: _("signed out"),
+    Reason.INVALIDATED: _("ended by the site"),
+    Reason.EXPIRED: _("expired"),
+    Reason.EVICTED: _("ended for lack of room"),
+    Reason.KICKED: _("ended by somebody"),
+    Reason.REPLACED: _("ended by another sign-in"),
+    SIGNED_IN_AGAIN: _("signed in again"),
+}
+
+
+def delete_with_user(collector: Any, field: Any, rows: Any, using: str) -> None:
+    """
+    Delete the ``rows`` of a deleted user with the user: what Django calls for ``on_delete``.
+
+    In another database than the user's, :func:`django_redsess.contrib.history.recording.user_deleted` does so: Django
+    would look for the rows beside the user.
+    """
+    if router.db_for_write(field.model) == using:
+        models.CASCADE(collector, field, rows, using)
+
+
+# Else Django reads the rows before it calls this.
+delete_with_user.lazy_sub_objs = True  # type: ignore[attr-defined]
+
+
+class SignIn(models.Model):
+    """
+    A sign-in, and what became of its session.
+
+    ``login_ms`` is when, in milliseconds since 1970 by the clock of the session store. With the user, it names the
+    sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
+    ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
+    user who ended it. ``address_score`` orders addresses, so that each network is a range. ``client``
+    names browser and system. ``device`` is a hash of the device's cookie, and ``is_new`` tells whether the user had not
+    signed in on it before. ``is_told`` is set if the user gets a mail about it.
+    """
+
+    # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, delete_with_user, db_constraint=False, db_index=False, verbose_name=_("user")
+    )
+    login_ms = models.BigIntegerField(_("signed in"))
+    seen_at = models.DateTimeField(_("last seen"), null=True)
+    ended_at = models.DateTimeField(_("ended"), null=True)
+    ended_is_about = models.BooleanField(_("the end is not exact"), default=False)
+    reason = models.CharField(
+        _("reason"), max_length=12, choices=[(str(reason), text) for reason, text in REASONS.items()], blank=True
+    )
+    by = models.CharField(_("ended by"), max_length=255, blank=True)
+    message = models.CharField(_("message"), max_length=200, blank=True)
+    address = models.CharField(_("address"), max_length=45, blank=True)
+    address_score = models.BigIntegerField(null=True)
+    client = models.CharField(_("device"), max_length=64, blank=True)
+    user_agent = models.CharField(_("user agent"), max_length=256, blank=True)
+    device = models.CharField(max_length=16, blank=True)
+    is_new = models.BooleanField(_("new device"), null=True)
+    is_told = models.BooleanField(default=False)
+
+    class Meta:
+        verbose_name = _("sign-in")
+        verbose_name_plural = _("sign-ins")
+        default_permissions = ("view",)
+        permissions = (("export_signin", _("Can export sign-ins")),)
+        constraints = (models.UniqueConstraint(fields=("user", "login_ms"), name="redsess_sign_in"),)
+        indexes = (
+            models.Index(fields=("-login_ms", "-id"), name="redsess_sign_in_time"),
+            models.Index(fields=("address_score", "-login_ms"), name="redsess_sign_in_address"),
+            models.Index(fields=("reason", "-login_ms", "-id"), name="redsess_sign_in_reason"),
+            models.Index(fields=("client", "-login_ms", "-id"), name="redsess_sign_in_client"),
+            models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
+            models.Index(fields=("-login_ms", "-id"), name="redsess_sign_in_new", condition=models.Q(is_new=True)),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.user_id}, {self.login_at:%Y-%m-%d %H:%M:%S %Z}"
+
+    @property
+    def login_at(self) -> datetime:
+        """When the user signed in: an aware datetime."""
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.login_ms)
+
+
+class BlockCopy(models.Model):
+    """
+    A copy of a block: see :func:`django_redsess.online.block`. The server may forget the block, as after a failover.
+
+    The fields are those of :class:`django_redsess.online.Block`.
+    """
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, delete_with_user, db_constraint=False, primary_key=True)
+    until = models.DateTimeField(db_index=True)
+    message = models.CharField(max_length=200, blank=True)
+    by = models.CharField(max_length=255, blank=True)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.user_id}, {aware(self.until):%Y-%m-%d %H:%M:%S %Z}"

@@ -1,0 +1,92 @@
+"""What pages of the core show of the rows: see :mod:`django_redsess.sign_in_source`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from django.contrib.admin.sites import AdminSite
+from django.db import DatabaseError, connections, transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+
+from django_redsess.contrib.history.models import REASONS, SignIn
+from django_redsess.contrib.history.writing import first_line, short_waits
+from django_redsess.querysets import user_keys
+from django_redsess.sign_in_source import PastSignIn, UsersPast
+from django_redsess.times import aware
+
+logger = logging.getLogger("django_redsess")
+
+ORDER = ("-login_ms", "-id")
+"""The one order of all lists: an index has it, with and without a reason or a device."""
+
+
+class Rows:
+    """The source of what is known about the past."""
+
+    def ended(self, user_id: str, *, limit: int) -> list[PastSignIn]:
+        rows = _of_user(SignIn.objects.filter(ended_at__isnull=False), user_id)[:limit]
+        return [past_of(row) for row in _if_possible(rows)]
+
+    def shown_to(self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
+        of_sign_ins: Any = site._registry.get(SignIn)
+        if of_sign_ins is None or not of_sign_ins.has_view_permission(request):
+            return None
+        rows = _of_user(of_sign_ins.get_queryset(request), user_id)[:limit]
+        seen = [past_of(row) for row in _if_possible(rows) if of_sign_ins.has_view_permission(request, row)]
+        return UsersPast(seen, url_of(site, user_id))
+
+
+def past_of(row: SignIn) -> PastSignIn:
+    """Return what ``row`` says."""
+    return PastSignIn(
+        user_id=str(row.user_id),
+        login_at=row.login_at,
+        seen_at=row.seen_at and aware(row.seen_at, not_before=row.login_at),
+        ended_at=row.ended_at and aware(row.ended_at, not_before=row.login_at),
+        is_about=row.ended_is_about,
+        reason=row.reason,
+        reason_text=str(REASONS.get(row.reason, row.reason)),
+        by=row.by,
+        message=row.message,
+        address=row.address,
+        user_agent=row.user_agent,
+        is_new=row.is_new,
+    )
+
+
+def url_of(site: AdminSite, user_id: str) -> str:
+    """Return the URL of the list of a user's sign-ins."""
+    return reverse("admin:redsess_history_signin_changelist", current_app=site.name, query={"user": user_id})
+
+
+def of_users(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
+    """Return those of ``rows`` that are sign-ins of these users."""
+    return rows.filter(user_id__in=user_keys(user_ids))
+
+
+def _of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:
+    return of_users(rows, [user_id]).order_by(*ORDER)
+
+
+def _if_possible(rows: QuerySet[SignIn]) -> list[SignIn]:
+    """Read ``rows``. If the database fails or is locked, return none: sessions are shown and ended without it."""
+    try:
+        with _within(rows.db):
+            return list(rows)
+    except DatabaseError as error:
+        logger.error("Sign-ins can't be read: %s: %s", type(error).__name__, first_line(error))
+        return []
+
+
+def _within(using: str) -> AbstractContextManager[Any]:
+    connection = connections[using]
+    if connection.in_atomic_block:
+        # All queries after one that failed would fail.
+        return transaction.atomic(using)
+    # A lock of the whole table, as a migration takes it, keeps readers out.
+    return short_waits(using) if connection.vendor == "postgresql" else nullcontext()

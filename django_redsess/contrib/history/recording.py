@@ -1,0 +1,203 @@
+"""
+Each sign-in and each end becomes a row: receivers of ``sessions_began`` and ``sessions_ended``.
+
+They are upserts: beginning and end each write their own fields, so they may come in any order. A guest's session, and a
+user id that is no primary key of the user model, leave no row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.db import connections, router, transaction
+from django.db.models import Model, QuerySet
+from django.db.models.constants import OnConflict
+from django.db.models.signals import post_delete
+from django.http import HttpRequest
+
+from django_redsess.contrib.history import devices
+from django_redsess.contrib.history.models import SIGNED_IN_AGAIN, BlockCopy, SignIn
+from django_redsess.contrib.history.signals import new_device
+from django_redsess.contrib.history.writing import write
+from django_redsess.online import user_agents
+from django_redsess.querysets import user_key
+from django_redsess.session.address_index import score_of
+from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
+from django_redsess.times import stored
+
+UNIQUE = ("user_id", "login_ms")
+CONVERTED = ("user", "seen_at", "ended_at")
+FROM_CLIENT = ("address", "address_score", "client", "user_agent")
+AT_BEGINNING = (*FROM_CLIENT, "device", "is_new")
+AT_END = ("seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
+"""The fields that an upsert changes in a row that is there."""
+
+EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
+
+MESSAGE_MAX = 200
+
+
+def connect() -> None:
+    """Record from now on. Called once, when all models are loaded."""
+    sessions_began.connect(began, dispatch_uid="django_redsess.contrib.history")
+    sessions_ended.connect(ended, dispatch_uid="django_redsess.contrib.history")
+    for model in _user_models():
+        post_delete.connect(user_deleted, sender=model, dispatch_uid="django_redsess.contrib.history")
+
+
+def disconnect() -> None:
+    """Record nothing from now on."""
+    sessions_began.disconnect(dispatch_uid="django_redsess.contrib.history")
+    sessions_ended.disconnect(dispatch_uid="django_redsess.contrib.history")
+    for model in _user_models():
+        post_delete.disconnect(sender=model, dispatch_uid="django_redsess.contrib.history")
+
+
+def _user_models() -> list[type[Model]]:
+    # A proxy or a derived model sends the signal in its own name.
+    return [model for model in apps.get_models() if issubclass(model, get_user_model())]
+
+
+def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | None = None, **kwargs: Any) -> None:
+    """Receive the signal ``sessions_began``. Tell of sign-ins on new devices once their rows are stored."""
+    rows, closed = list[SignIn](), list[SignIn]()
+    for each in sessions:
+        key = user_key(each.user_id)
+        if key is None:
+            continue
+        rows.append(row_of_beginning(key, each.login_at, each.address, each.user_agent))
+        if each.replaces is not None:
+            # The session goes on with another login time. What it was before is over.
+            at = stored(each.login_at)
+            closed.append(
+                SignIn(user_id=key, login_ms=ms_of(each.replaces), seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN)
+            )
+    using, compared = router.db_for_write(SignIn), list[tuple[SignIn, bool]]()
+
+    def work() -> None:
+        compared.extend((row, devices.compare(row, request, using)) for row in rows)
+        upsert(rows, AT_BEGINNING, using)
+        upsert(closed, AT_END, using)
+
+    def tell() -> None:
+        for row, is_new_network in compared:
+            if not row.is_new:
+                continue
+            # As it is stored: the row that was written does not know its primary key.
+            found = SignIn.objects.using(using).filter(user_id=row.user_id, login_ms=row.login_ms).first()
+            # By the row, Django would look for the user in the database of the row.
+            user = _users([row.user_id]).first()
+            if found is not None and user is not None:
+                facts = {"request": request, "user": user, "sign_in": found}
+                new_device.send_robust(SignIn, **facts, is_new_network=is_new_network)
+
+    write(work, rows=len(rows) + len(closed), using=using, then=tell)
+
+
+def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
+    """Receive the signal ``sessions_ended``."""
+    rows, invalidated, using = list[SignIn](), set[Any](), router.db_for_write(SignIn)
+    for each in sessions:
+        key = user_key(each.user_id)
+        if key is None or each.login_at is None:
+            continue
+        if each.reason is Reason.INVALIDATED:
+            invalidated.add(key)
+        rows.append(
+            SignIn(
+                user_id=key,
+                login_ms=ms_of(each.login_at),
+                seen_at=None if each.seen_at is None else stored(each.seen_at),
+                ended_at=stored(each.at),
+                reason=each.reason.value,
+                by=each.by,
+                message=each.message[:MESSAGE_MAX],
+            )
+        )
+
+    def work() -> None:
+        # The account may have been deleted: then its rows have gone with it.
+        deleted = invalidated - existing(invalidated)
+        upsert([row for row in rows if row.user_id not in deleted], AT_END, using)
+
+    write(work, rows=len(rows), using=using)
+
+
+def user_deleted(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:
+    """Receive Django's signal ``post_delete`` of a user, whose rows may be in another database."""
+    # A derived model may have another primary key.
+    key = getattr(instance, get_user_model()._meta.pk.attname)
+    for model in (SignIn, BlockCopy):
+        where = router.db_for_write(model)
+        if where != using:
+            # After the commit: the user may stay.
+            delete = model._base_manager.using(where).filter(user_id=key).delete
+            transaction.on_commit(partial(write, delete, rows=1, using=where), using=using, robust=True)
+
+
+def existing(keys: Collection[Any]) -> set[Any]:
+    """Return which of these primary keys are those of users."""
+    return set(_users(keys).values_list("pk", flat=True)) if keys else set()
+
+
+def _users(keys: Collection[Any]) -> QuerySet[Any]:
+    model = get_user_model()
+    # Not on a replica: it may not have a user who has just been created, and still have one who was deleted.
+    return model._base_manager.using(router.db_for_write(model)).filter(pk__in=keys)
+
+
+def upsert(rows: Iterable[SignIn], changed: tuple[str, ...], using: str) -> None:
+    """Insert ``rows``, and change the fields ``changed`` of those that are there."""
+    # One command can't change a row twice. Everybody takes the rows in one order, so that nobody waits in a circle.
+    by_name = {(row.user_id, row.login_ms): row for row in rows}
+    if not by_name:
+        return
+    distinct = [by_name[name] for name in sorted(by_name)]
+    # Not bulk_create(): in Python, it takes three times as long as the database does.
+    connection = connections[using]
+    fields = [field for field in SignIn._meta.concrete_fields if not field.primary_key]
+    quoted = {field.attname: connection.ops.quote_name(field.attname) for field in fields}
+    suffix = connection.ops.on_conflict_suffix_sql(fields, OnConflict.UPDATE, changed, UNIQUE)
+    into = f"INSERT INTO {connection.ops.quote_name(SignIn._meta.db_table)} ({', '.join(quoted.values())})"
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # One parameter for all rows. With one for each value, it takes twice as long.
+            types = ", ".join(f"{quoted[field.attname]} {field.db_type(connection)}" for field in fields)
+            given = f"SELECT {', '.join(quoted.values())} FROM json_to_recordset(%s::json) AS given({types})"  # noqa: S608
+            values = [{name: row.__dict__[name] for name in quoted} for row in distinct]
+            cursor.execute(f"{into} {given} {suffix}", [json.dumps(values, default=str)])
+        else:
+            # Of the other fields, a driver takes the values as they are.
+            converted = [(field.attname, field.get_db_prep_save) for field in fields if field.name in CONVERTED]
+            values = [
+                row.__dict__ | {name: prepare(row.__dict__[name], connection) for name, prepare in converted}
+                for row in distinct
+            ]
+            places = ", ".join(["%s"] * len(fields))
+            cursor.executemany(
+                f"{into} VALUES ({places}) {suffix}", [[each[name] for name in quoted] for each in values]
+            )
+
+
+def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent: str) -> SignIn:
+    """Return the row of a session that has just begun."""
+    return SignIn(
+        user_id=user_key,
+        login_ms=ms_of(login_at),
+        seen_at=stored(login_at),
+        address=address,
+        address_score=score_of(address),
+        client=user_agents.client_of(user_agent),
+        user_agent=user_agent,
+    )
+
+
+def ms_of(at: datetime) -> int:
+    """Return ``at`` in milliseconds since 1970."""
+    return (at - EPOCH) // MILLISECOND

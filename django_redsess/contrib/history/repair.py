@@ -1,0 +1,173 @@
+"""
+Making up for what was not written: rows and sessions are compared, and old rows are deleted.
+
+A process may be killed before it has written a row, and the database may have been down. A failover may bring back
+sessions that have ended. So rows that are open are asked for in the store, and living sessions in the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import DatabaseError, router
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from django_redsess import online
+from django_redsess.conf import conf
+from django_redsess.contrib.history.blocks import put_back
+from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.recording import FROM_CLIENT, existing, ms_of, row_of_beginning, upsert
+from django_redsess.contrib.history.writing import first_line, short_waits
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.online.listing import SessionFilter
+from django_redsess.querysets import user_key
+from django_redsess.times import stored
+
+AGE_SECONDS = 300
+"""A younger row, or a younger session, may be one whose other half is about to be written."""
+
+READ_AT_ONCE = 1000
+DELETED_AT_ONCE = 5000
+
+logger = logging.getLogger("django_redsess")
+
+GoOn = Callable[[], bool]
+
+Batches = Iterator[tuple[int, int]]
+"""How many of each batch were changed, and how many were looked at."""
+
+
+def closed(go_on: GoOn = lambda: True) -> Batches:
+    """
+    Close the rows whose sessions are gone, without a reason: it was not recorded. Yield two counts of each batch.
+
+    ``go_on`` is called before each batch, and False stops the work. In an outage of the server, nothing is closed.
+    Raises SessionStoreUnavailable then.
+    """
+    using = router.db_for_write(SignIn)
+    after = (0, 0)
+    while go_on():
+        rows = SignIn.objects.using(using).filter(ended_at=None, login_ms__lt=_until())
+        rows = rows.filter(Q(login_ms__gt=after[0]) | Q(login_ms=after[0], pk__gt=after[1]))
+        batch = list(rows.order_by("login_ms", "pk").values_list("login_ms", "pk", "user_id")[:READ_AT_ONCE])
+        if not batch:
+            return
+        after = batch[-1][:2]
+        lives = online.lives([(str(user), login_ms) for login_ms, _, user in batch])
+        gone = [pk for (_, pk, _), is_alive in zip(batch, lives, strict=True) if not is_alive]
+        if gone:
+            with short_waits(using):
+                # If the end is recorded meanwhile, that is the better one.
+                left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
+                left_open.update(ended_at=stored(datetime.now(UTC)), ended_is_about=True)
+        yield len(gone), len(batch)
+
+
+def made_up(go_on: GoOn = lambda: True) -> Batches:
+    """Insert the rows of living sessions that have none, and open those that were closed. Yield as :func:`closed`."""
+    using = router.db_for_write(SignIn)
+    pages = online.pages(SessionFilter(), "login_at")
+    while go_on() and (sessions := next(pages, None)) is not None:
+        until = _until()
+        living = {
+            (key, ms_of(each.login_at)): each
+            for each in sessions
+            if each.login_at is not None and (key := user_key(each.user_id)) is not None
+        }
+        old = [name for name in living if name[1] < until]
+        rows = SignIn.objects.using(using).filter(login_ms__in={login_ms for _, login_ms in old})
+        there = {(user, login_ms): (pk, at) for user, login_ms, pk, at in rows.values_list(*_NAMED)}
+        wrong = [name for name in old if there.get(name, (0, 0))[1] is not None]
+        # Some may have ended since they were listed, and their rows were closed rightly.
+        lives = online.lives([(str(user), login_ms) for user, login_ms in wrong]) if wrong else []
+        wrong = [name for name, is_alive in zip(wrong, lives, strict=True) if is_alive]
+        changed = 0
+        if wrong:
+            with short_waits(using):
+                changed = _put_right(wrong, living, there, using)
+        yield changed, len(sessions)
+
+
+_NAMED = ("user_id", "login_ms", "pk", "ended_at")
+
+
+def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[Any, Any], using: str) -> int:
+    missing = [name for name in wrong if name not in there]
+    # The rows of a user go with the user. The sessions may end a little later.
+    users = existing([user for user, _ in missing])
+    new = [_row_of(name[0], living[name]) for name in missing if name[0] in users]
+    upsert(new, FROM_CLIENT, using)
+    ends = dict(there[name] for name in wrong if name in there)
+    if not ends:
+        return len(new)
+    # An end that was recorded meanwhile is later, and stays.
+    closed_rows = SignIn.objects.using(using).filter(pk__in=ends, ended_at__lte=max(ends.values()))
+    return len(new) + closed_rows.update(ended_at=None, ended_is_about=False, reason="", by="", message="")
+
+
+def _row_of(user_key: Any, session: online.Session) -> SignIn:
+    assert session.login_at is not None  # noqa: S101
+    row = row_of_beginning(user_key, session.login_at, session.address, session.user_agent)
+    row.seen_at = stored(session.seen_at)
+    return row
+
+
+def pruned(go_on: GoOn = lambda: True) -> Batches:
+    """
+    Delete rows that are older than ``HISTORY_DAYS``. Yield as :func:`closed`.
+
+    Those of living sessions stay, and so does the latest of each user, by which another device is known to be new. If
+    that has no device, as a row that was made up, the latest one with a device stays, too. What they say of the sender
+    but the device is deleted.
+    """
+    rows, after = to_prune(), (0, 0)
+    later = SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms"))
+    has_later = Exists(later.filter(~Q(device="") | Q(device=OuterRef("device"))))
+    while go_on():
+        old = rows.filter(Q(login_ms__gt=after[0]) | Q(login_ms=after[0], pk__gt=after[1]))
+        named = old.order_by("login_ms", "pk").values_list("login_ms", "pk", has_later)
+        batch = list(named[:DELETED_AT_ONCE])
+        if not batch:
+            return
+        after = batch[-1][:2]
+        gone, latest = ([pk for _, pk, is_old in batch if is_old is wanted] for wanted in (True, False))
+        SignIn.objects.using(rows.db).filter(pk__in=gone).delete()
+        # They are looked at each hour, and changed once.
+        changed = rows.filter(pk__in=latest).exclude(address="", user_agent="", by="", message="")
+        changed.update(**NOTHING_OF_SENDER)
+        yield len(gone), len(batch)
+
+
+NOTHING_OF_SENDER: dict[str, Any] = {"address": "", "address_score": None, "user_agent": "", "by": "", "message": ""}
+
+
+def to_prune() -> QuerySet[SignIn]:
+    """Return the rows that :func:`pruned` looks at."""
+    rows = SignIn.objects.using(router.db_for_write(SignIn))
+    if conf.HISTORY_DAYS is None:
+        return rows.none()
+    before = ms_of(datetime.now(UTC) - timedelta(days=conf.HISTORY_DAYS))
+    return rows.filter(login_ms__lt=before, ended_at__isnull=False)
+
+
+def to_look_at() -> int:
+    """Count what :func:`closed` and :func:`made_up` look at."""
+    return SignIn.objects.using(router.db_for_write(SignIn)).filter(ended_at=None).count() + online.count()
+
+
+def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
+    """Receive the signal :data:`django_redsess.cleaning.hourly`."""
+    try:
+        for work in (put_back, closed, made_up, pruned):
+            for _ in work(go_on):
+                pass
+    except (DatabaseError, SessionStoreUnavailable) as error:
+        logger.error("Sign-ins are not repaired: %s: %s", type(error).__name__, first_line(error))
+
+
+def _until() -> int:
+    return int((time.time() - AGE_SECONDS) * 1000)

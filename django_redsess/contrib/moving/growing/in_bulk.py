@@ -1,0 +1,87 @@
+"""All sessions of the store before, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django_redsess import cleaning
+from django_redsess.contrib.moving.growing.stores import Stores, stores
+from django_redsess.contrib.moving.growing.transfer import read, transfer
+from django_redsess.contrib.moving.in_bulk import Page
+from django_redsess.contrib.moving.sources import PAGE, PAGE_BYTES
+from django_redsess.session import blocks
+from django_redsess.transport import packing
+from django_redsess.transport.keys import Partition, Store, keyspace, using
+from django_redsess.transport.partitions import ask_each
+from django_redsess.transport.steps import Steps, drive, in_store
+
+
+def move(*, dry_run: bool = False) -> Iterator[Page]:
+    """
+    Move all sessions to the next store. Yield what became of each page; ``left`` are unreadable, or due meanwhile.
+
+    Those that are due end before, where they are, and blocks are copied. It can be stopped and run again at any time,
+    twice at once, and beside the site's traffic. ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage
+    of either store.
+    """
+    both = stores()
+    if not dry_run:
+        with using(both.before):
+            # No cleaner works there any more.
+            for _ in cleaning.expired():
+                pass
+        _copy_blocks(both)
+    for sids in _pages(both.before):
+        if dry_run:
+            found = drive(in_store(both.before, read, sids))
+            done = sum(each.record is not None for each in found.values())
+            yield Page(done, left=len(sids) - done, last=sids[-1])
+            continue
+        moved = drive(transfer(both, sids))
+        yield Page(len(moved), left=_left(both, [sid for sid in sids if sid not in moved]), last=sids[-1])
+        for _ in cleaning.evicted():
+            pass
+
+
+def _left(both: Stores, sids: list[str]) -> int:
+    """Count which of these are still in the store before. Others have moved or ended meanwhile."""
+    return sum(each.stays for each in drive(in_store(both.before, read, sids)).values())
+
+
+def _pages(store: Store | None) -> Iterator[list[str]]:
+    with using(store):
+        partitions = keyspace().partitions
+    for partition in partitions:
+        cursor: int | None = None
+        while cursor != 0:
+            # Not while this waits: the caller uses other stores.
+            cursor, sizes = drive(in_store(store, _sizes, partition, cursor or 0))
+            page, size = list[str](), 0
+            for sid, each in sizes.items():
+                if page and (size + each > PAGE_BYTES or len(page) >= PAGE):
+                    yield page
+                    page, size = [], 0
+                page.append(sid)
+                size += each
+            if page:
+                yield page
+
+
+def _sizes(partition: Partition, cursor: int) -> Steps[tuple[int, dict[str, int]]]:
+    """Read names of sessions from ``cursor`` on, and how many bytes their records have. Return where to go on, too."""
+    scan = packing.command("ZSCAN", partition.expire, cursor, "COUNT", PAGE)
+    [[[after, found]]] = yield from ask_each("scan", [partition], lambda number, at: scan, 1)
+    sids = [sid.decode(errors="replace") for sid in found[::2]]
+    asked = b"".join(packing.command("HSTRLEN", partition.login, sid) for sid in sids)
+    [sizes] = yield from ask_each("scan", [partition], lambda number, at: asked, len(sids))
+    return int(after), dict(zip(sids, sizes, strict=True))
+
+
+def _copy_blocks(both: Stores) -> None:
+    offset = 0
+    while page := drive(in_store(both.before, blocks.page, offset, PAGE)):
+        for block, is_own in page:
+            if is_own:
+                # What was lifted in the next store stays so.
+                drive(in_store(both.next, blocks.restore, block))
+        offset += len(page)

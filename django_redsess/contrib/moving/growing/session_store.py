@@ -1,0 +1,153 @@
+"""
+The class of a session object while sessions move between two stores of this engine.
+
+In step 1, the settings describe the store before: all is used there, and what a process of step 2 has moved is used in
+the next store. In step 2, they describe the next store: what is not there moves there when it is looked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_redsess.contrib.moving.growing.other_store import OtherStore
+from django_redsess.contrib.moving.growing.stores import stores
+from django_redsess.contrib.moving.growing.transfer import move_all_of, transfer
+from django_redsess.contrib.moving.marks import COPIED
+from django_redsess.session import blocks, operations
+from django_redsess.session.known import NOTHING_KNOWN
+from django_redsess.session.operations import Ending, Loaded, Outcome
+from django_redsess.session.record import revision_of
+from django_redsess.session.saving import user_of
+from django_redsess.session.store import SessionStore as PlainSessionStore
+from django_redsess.signals import Reason
+from django_redsess.transport.keys import Store, using
+from django_redsess.transport.steps import Steps, T, in_store
+
+
+class SessionStore(PlainSessionStore):
+    """Django's session API for sessions that are in one of two stores."""
+
+    elsewhere = OtherStore()
+    store: Store | None = None
+    """The store in which this session is. None stands for the one that the settings describe."""
+
+    def run(self, steps: Steps[T]) -> T:
+        return super().run(in_store(self.store, lambda: steps))
+
+    async def arun(self, steps: Steps[T]) -> T:
+        return await super().arun(in_store(self.store, lambda: steps))
+
+    def save(self, must_create: bool = False) -> None:
+        if self.store is None:
+            return super().save(must_create)
+        self.run(self.saving(must_create))
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        """End every session whose deadline has passed, in both stores."""
+        super().clear_expired()
+        with using(stores().other):
+            super().clear_expired()
+
+    def loading(self) -> Steps[dict[str, Any]]:
+        sid = self.sid or ""
+        data = yield from super().loading()
+        if self.known.revision != COPIED:
+            return data
+        self.known = NOTHING_KNOWN
+        loaded = yield from self._reading(self.store, sid)
+        return (yield from in_store(self.store, self._taking, loaded))
+
+    def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
+        if data is not None or self.store is not None:
+            return (yield from super().after_loading(loaded, data, due))
+        note = yield from operations.note_of(loaded.sid)
+        if not note:
+            found = yield from self._finding(loaded.sid)
+            if found.record is not None:
+                return (yield from in_store(self.store, self._taking, found))
+            note = yield from in_store(stores().other, operations.note_of, loaded.sid)
+        self.take_note(loaded, note)
+        return {}
+
+    def _finding(self, sid: str) -> Steps[Loaded]:
+        """Look for a session that is not in the store of the settings. Move it there, or note where it is."""
+        both, store = stores(), None
+        if both.before is None:
+            store = both.next
+        else:
+            yield from transfer(both, [sid])
+        found = yield from self._reading(store, sid)
+        if found.record is not None:
+            self.store = store
+        return found
+
+    def _reading(self, store: Store | None, sid: str) -> Steps[Loaded]:
+        """Read a session in ``store``. If a process was stopped while it moved the session, end the move."""
+        loaded = yield from in_store(store, operations.read, sid, self.touch)
+        if loaded.record is not None and revision_of(loaded.record) == COPIED:
+            yield from transfer(stores(), [sid], are_copied=True)
+            loaded = yield from in_store(store, operations.read, sid, self.touch)
+        return loaded
+
+    def _taking(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+        data, due = self.take(loaded)
+        data = yield from super().after_loading(loaded, data, due)
+        user_id, both = user_of(data), stores()
+        if user_id and both.before is not None:
+            # Then the user's list and limit have all of them.
+            yield from move_all_of(both, user_id)
+        return data
+
+    def saving(self, must_create: bool = False, *, met: Outcome | None = None) -> Steps[None]:
+        data: dict[str, Any] | None = self.__dict__.get("_session_cache")
+        if data is None:
+            data = yield from self.opening(no_load=must_create)
+        sid, known, user_id, both = self.stored_sid, self.known, user_of(data), stores()
+        is_unseen = known.record is None and not (must_create or known.gone)
+        if sid and is_unseen and (yield from in_store(self.store, operations.read, sid)).record is None:
+            # Its data were replaced without a look at it.
+            yield from self._finding(sid)
+        if user_id and (known.record is None or known.record.user_id != user_id):
+            yield from in_store(both.other, blocks.refuse, user_id)
+            if both.before is not None:
+                yield from move_all_of(both, user_id)
+        yield from in_store(self.store, super().saving, must_create, met=met)
+
+    def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
+        sid, both = self.stored_sid, stores()
+        may_have_moved = sid and self.store is None and both.next is not None and not outcome.note
+        if may_have_moved and (yield from self._finding(sid or "")).record is not None:
+            # A process of step 2 has moved it since it was loaded.
+            return (yield from in_store(self.store, super().saving))
+        yield from super()._save_of_gone(data, outcome)
+
+    def creating(self) -> Steps[None]:
+        self.store = None
+        yield from in_store(None, super().creating)
+
+    def deleting(self, session_key: str | None) -> Steps[None]:
+        pending, both, sid = self.pending, stores(), self.stored_sid
+        for store in both.in_order:
+            self.pending = pending
+            yield from in_store(store, super().deleting, session_key)
+        if session_key is None and sid is not None and self.known.record is not None and self.known.record.user_id:
+            # It may have got another key in the store before, and have moved since.
+            new_sid = operations.rotated_to((yield from in_store(both.before, operations.note_of, sid)))
+            if new_sid:
+                reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
+                yield from in_store(both.next, operations.end, [new_sid], Ending(reason), follow=True)
+
+    def existing(self, session_key: str) -> Steps[bool]:
+        for store in stores().in_order:
+            if (yield from in_store(store, super().existing, session_key)):
+                return True
+        return False
+
+    def refuse_blocked(self, user_id: str) -> None:
+        super().refuse_blocked(user_id)
+        self.run(in_store(stores().other, blocks.refuse, user_id))
+
+    @property
+    def began_elsewhere(self) -> int | None:
+        return 0 if stores().before is None else None

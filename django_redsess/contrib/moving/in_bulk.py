@@ -1,0 +1,352 @@
+"""All sessions of the other store, page by page: moving them, deleting their rows, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.core.exceptions import ImproperlyConfigured
+from redis.exceptions import RedisError
+
+from django_redsess import cleaning
+from django_redsess.conf import conf
+from django_redsess.contrib.moving import marks
+from django_redsess.contrib.moving.contents import kept, log_if_saved_late, log_unmovable, movable
+from django_redsess.contrib.moving.marks import derived_keys
+from django_redsess.contrib.moving.outages import asked
+from django_redsess.contrib.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
+from django_redsess.contrib.moving.sources import PAGE, PAGE_BYTES, Row, source
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import operations
+from django_redsess.session.merge import same
+from django_redsess.session.record import data_of, unpack
+from django_redsess.session.saving import serialized, user_of
+from django_redsess.signals import Reason
+from django_redsess.transport import packing
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import bucket_of, keyspace, sid_of
+from django_redsess.transport.partitions import ask_each, together
+from django_redsess.transport.steps import Call, drive
+
+
+class Page(NamedTuple):
+    """
+    What became of a page of rows.
+
+    ``done`` is how many were moved, deleted or written back now. ``before`` were moved before. ``ended`` are over, and
+    their rows were deleted. ``left`` stay as they are. ``last`` is the last key.
+    """
+
+    done: int = 0
+    before: int = 0
+    ended: int = 0
+    left: int = 0
+    last: str = ""
+
+    @property
+    def at(self) -> str:
+        """The first two characters of the last key, which may be shown."""
+        return self.last[:2]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.done + self.before + self.ended + self.left
+
+
+class _Session(NamedTuple):
+    """A session to be moved: its name there, its row as read and as kept, its sid by that name, and its sid here."""
+
+    name: str
+    read: Row
+    row: Row
+    sid_there: str
+    sid: str
+
+
+def move(after: str = "", *, dry_run: bool = False, begun: set[str] | None = None) -> Iterator[Page]:
+    """
+    Move all sessions, those with keys above ``after``. Yield what became of each page; ``left`` are due or unreadable.
+
+    It can be stopped and run again at any time, twice at once, and beside the site's traffic. MAX_SESSIONS holds.
+    ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage of either store. Then ``begun`` has the keys of
+    the page that the outage has cut in two. Who gives them to the next call has those that were moved counted as
+    moved, once.
+    """
+    begun = set() if begun is None else begun
+    for page in _pages(after):
+        rows = _movable(page)
+        marked = _marks_of([_sid(name) for name, _ in rows])
+        new = [each for each, mark in zip(rows, marked, strict=True) if not mark]
+        _look_for_late_saves({name: mark for (name, _), mark in zip(rows, marked, strict=True) if mark}, page)
+        own = sum(name in begun for (name, _), mark in zip(rows, marked, strict=True) if mark)
+        moved, met = (len(new), 0) if dry_run else _move(new, begun)
+        moved, before = moved + own, len(rows) - len(new) - own + met
+        begun.difference_update(name for name, _ in page)
+        yield Page(moved, before, 0, len(page) - moved - before, page[-1][0])
+        if not dry_run:
+            for _ in cleaning.evicted():
+                pass
+
+
+def finish(after: str = "") -> Iterator[Page]:
+    """
+    Delete the rows of sessions that are or have been here. Yield what became of each page.
+
+    The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
+    """
+    for page in _pages(after):
+        done = _marked(page)
+        _look_for_late_saves(done, page)
+        asked(partial(source().delete_many, list(done)))
+        yield Page(len(done), left=len(page) - len(done), last=page[-1][0])
+
+
+def bring_back(after: str = "") -> Iterator[Page]:
+    """
+    Write the sessions that are here into their rows, and delete the rows of those that have ended here.
+
+    It is for a return to a release that does not know this store. Yield what became of each page. Sessions that began
+    here have no rows, and stay here.
+    """
+    for page in _pages(after):
+        became = list(_brought_back_at_once(page).values())
+        done, ended = became.count("written"), became.count("ended")
+        yield Page(done, 0, ended, len(page) - done - ended, page[-1][0])
+
+
+def _brought_back_at_once(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
+    """Do as :func:`_brought_back` does, for all marked sessions of a page. Return what was done with each."""
+    marked, rows = _marked(page), dict(page)
+    sids = _sids_here(marked)
+    # These rows are saved later, and that by us.
+    _forget_copying([sids[name][0] for name in marked], list(marked.values()))
+    found = _records_of(sids)
+    known = {name: _data_to_write(name, rows[name], *here) for name, here in found.items() if here is not None}
+    ended = [name for name, here in found.items() if here is None]
+    written = asked(partial(source().write_many, {name: data for name, data in known.items() if data is not None}))
+    # Last: what has been deleted is not met again if an outage comes now, and would not be counted.
+    asked(partial(source().delete_many, ended))
+    became = {**dict.fromkeys(written, "written"), **dict.fromkeys(ended, "ended")}
+    now = _records_of(sids)
+    for name in sids:
+        if now[name] != found[name] or (name in known and known[name] is None):
+            # Somebody has used or ended it meanwhile. Or it has to be compared with its row, or can't be read.
+            became[name] = _brought_back(name)
+    return became
+
+
+def _sids_here(marked: Mapping[str, bytes]) -> dict[str, list[str]]:
+    """Return under which sids these sessions may be here, the first one to look at first."""
+    found = {}
+    for name, mark in marked.items():
+        word = mark.partition(b" ")[0]
+        keys = derived_keys(name, int(word)) if word.isdigit() else []
+        found[name] = [_sid(name), *map(sid_of, keys)]
+    return found
+
+
+_Here = tuple[str, bytes]
+"""The sid and the packed record of a session that is here."""
+
+
+def _records_of(sids: Mapping[str, Sequence[str]]) -> dict[str, _Here | None]:
+    """Read where each of these sessions is: under the first of its ``sids`` that lives. None if it has ended."""
+    wanted = [sid for each in sids.values() for sid in each]
+    partitions, times = [keyspace().of_sid(sid) for sid in wanted], [0] * len(wanted)
+
+    def reading(number: int, at: int) -> bytes:
+        names, sid, times[number] = partitions[number], wanted[number], at
+        return packing.command("HGET", names.login, sid) + packing.command("ZSCORE", names.expire, sid)
+
+    replies = drive(ask_each("read", partitions, reading, 2)) if wanted else []
+    live = {
+        sid: packed
+        for sid, at, (packed, due) in zip(wanted, times, replies, strict=True)
+        if packed is not None and float(due or 0) > at
+    }
+    return {name: next(((sid, live[sid]) for sid in each if sid in live), None) for name, each in sids.items()}
+
+
+def _data_to_write(name: str, row: Row | None, sid: str, packed: bytes) -> dict[str, Any] | None:
+    """Return what is to be written into a session's row. None if its record is not enough to tell."""
+    try:
+        record = unpack(sid, packed)
+        data = data_of(record)
+        if record.revision == marks.COPIED:
+            # Nobody has used it here yet: its row may be newer.
+            serializer = SessionStore().serializer
+            if row is None or not same(kept(began(row).data, serializer), data, serializer()):
+                return None
+    except Exception:  # A serializer may raise anything.
+        return None
+    return data
+
+
+def _brought_back(name: str) -> str:
+    """Write one session into its row, or delete its row. Return what was done: ``"written"``, ``"ended"`` or ``""``."""
+    session = SessionStore(name)
+    try:
+        data = session.load()
+        if session.session_key is None:
+            asked(partial(source().delete, name))
+            return "ended"
+        # It leaves out a session whose row somebody has deleted meanwhile.
+        return "written" if asked(partial(source().write_many, {name: data})) else ""
+    except Exception as error:
+        _refuse_row(name, error)
+        return ""
+
+
+def _refuse_row(name: str, error: Exception) -> None:
+    """Log that one row can't be moved or written. Raise what stops all of them."""
+    if isinstance(error, (SessionStoreUnavailable, ImproperlyConfigured, RedisError)):
+        raise error
+    log_unmovable(name, type(error).__name__)
+
+
+_Rows = list[tuple[str, Row]]
+
+
+def _pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
+    rows = iter(source().rows(after))
+    while True:
+        page, size = list[tuple[str, Row | None]](), 0
+        while len(page) < PAGE and size < PAGE_BYTES and (found := asked(partial(next, rows, None))) is not None:
+            page.append(found)
+            # Of what can't be read, nothing is known.
+            size += len(repr(found[1]))
+        if not page:
+            return
+        yield page
+
+
+def _movable(page: Sequence[tuple[str, Row | None]]) -> _Rows:
+    """Return the rows that can be moved. Log the others, but those that the source has logged."""
+    found = _Rows()
+    for name, row in page:
+        if row is None:
+            continue
+        if keys_here(name) and movable(row):
+            found.append((name, row))
+        else:
+            log_unmovable(name, "it can't be written here")
+    return found
+
+
+def _marked(page: Sequence[tuple[str, Row | None]]) -> dict[str, bytes]:
+    """Return the marks of sessions that are or have been here, by name, whether or not their rows can be read."""
+    names = [name for name, _ in page if keys_here(name)]
+    return {name: mark for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark}
+
+
+def _sid(name: str) -> str:
+    return sid_of(keys_here(name)[0])
+
+
+def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
+    partitions = [keyspace().of_sid(sid) for sid in sids]
+
+    def reading(number: int, at: int) -> bytes:
+        return packing.command("GET", partitions[number].moved_of(sids[number]))
+
+    return [mark for [mark] in drive(ask_each("mark", partitions, reading, 1))] if sids else []
+
+
+def _look_for_late_saves(marked: Mapping[str, bytes], page: Sequence[tuple[str, Row | None]]) -> None:
+    for name, row in page:
+        # Going back to the release before, somebody may count by --dry-run what is left.
+        if conf.MOVES and row is not None and name in marked:
+            log_if_saved_late(row.data, row.deadline, marked[name].decode(errors="replace"))
+
+
+def _forget_copying(sids: Sequence[str], found: Sequence[bytes]) -> None:
+    """Take the times of the copying out of these marks."""
+    partitions = [keyspace().of_sid(sid) for sid in sids]
+
+    def marking(number: int, at: int) -> bytes:
+        word = found[number].partition(b" ")[0]
+        return packing.command("SET", partitions[number].moved_of(sids[number]), word, "XX", "KEEPTTL")
+
+    if sids:
+        drive(ask_each("mark", partitions, marking, 1))
+
+
+def _move(page: _Rows, begun: set[str]) -> tuple[int, int]:
+    """
+    Move these sessions. Return how many were moved, and how many somebody else had moved or ended meanwhile.
+
+    ``begun`` gets the keys of those that may have been moved by this call, in case an outage interrupts it.
+    """
+    session, moving, calls = SessionStore(), list[_Session](), list[Call[tuple[str, int]]]()
+    for name, read in page:
+        try:
+            each = _prepared(session, name, read)
+            call = _call(session, each)
+        except Exception as error:
+            _refuse_row(name, error)
+            continue
+        if call is not None:
+            moving.append(each)
+            calls.append(call)
+    begun.update(each.name for each in moving)
+    outcomes = [outcome for outcome, _ in drive(together(calls))] if calls else []
+    for number, each in enumerate(moving):
+        if outcomes[number] == "clock":
+            # The clock of the server was set meanwhile, or the page has taken more than a second.
+            outcomes[number] = drive(copying(session, each.sid, each.row, each.sid_there))
+    begun.difference_update(each.name for each, outcome in zip(moving, outcomes, strict=True) if outcome != "copied")
+    _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
+    for each, outcome in zip(moving, outcomes, strict=True):
+        if outcome == "over":
+            # Its row goes, too.
+            _load(each.name)
+    copied = [each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"]
+    _take_late_changes(copied)
+    return len(copied), len(moving) - len(copied)
+
+
+def _load(name: str) -> None:
+    try:
+        SessionStore(name).load()
+    except Exception as error:
+        _refuse_row(name, error)
+
+
+def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
+    row = began(read)
+    row = row._replace(data=kept(row.data, session.serializer))
+    [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
+    return _Session(name, read, row, _sid(name), sid_of(key))
+
+
+def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | None:
+    partition = keyspace().of_sid(moving.sid)
+    at = of(partition).clock.now() or operations.time(partition).run()
+    made = copy_of(session, moving.row, serialized(session, moving.row.data), at)
+    return marks.copy(moving.sid, made, at, moving.sid_there) if made.due > at else None
+
+
+def _mark_elsewhere(moved: Sequence[_Session]) -> None:
+    """Note where sessions are that have other keys here than there."""
+    if not moved:
+        return
+    entries = [(each.sid_there, each.row.deadline, str(bucket_of(each.sid))) for each in moved]
+    for each, is_set in zip(moved, drive(marks.set_marks(entries)), strict=True):
+        if not is_set and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
+            # It was ended by its old key while it was copied.
+            drive(operations.end([each.sid], operations.Ending(Reason.INVALIDATED)))
+
+
+def _take_late_changes(moved: Sequence[_Session]) -> None:
+    """
+    Take what processes that do not move yet have written while their sessions were moved.
+
+    Each first request to a session does so, too: here it is done because rows may be deleted before.
+    """
+    late = asked(partial(source().read_many, [each.name for each in moved]))
+    for each in moved:
+        row = late.get(each.name)
+        if row is not None and not same(row.data, each.read.data):
+            _load(each.name)

@@ -1,0 +1,448 @@
+"""
+The class of a session object while sessions move: what is not here is looked for in the other store.
+
+In the first step (``MOVES`` is False) it is used there, and written by its own engine. In the second step it is copied
+here, and its row stays until ``movesessions --finish``. A process of either step may meet one of the other: so a mark
+tells that a session is or has been here, and whoever ends a session or gives it another key marks it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib.sessions.backends.base import SessionBase, UpdateError
+
+from django_redsess.conf import conf
+from django_redsess.contrib.moving import marks
+from django_redsess.contrib.moving.contents import kept, log_unmovable, movable
+from django_redsess.contrib.moving.marks import Copy, derived_keys
+from django_redsess.contrib.moving.other_store import OtherStore
+from django_redsess.contrib.moving.outages import asked
+from django_redsess.contrib.moving.sources import Row, fill, source
+from django_redsess.session import blocks, deadlines, operations, user_limit
+from django_redsess.session.known import NOTHING_PENDING, Known, SessionState, SignIn, is_key
+from django_redsess.session.merge import merge, same
+from django_redsess.session.operations import Loaded
+from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of
+from django_redsess.session.saving import SaveAttempts, client_of, serialized, user_of
+from django_redsess.session.store import SessionStore as OwnSessionStore
+from django_redsess.session.user_limit import Limit
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace, sid_of
+from django_redsess.transport.steps import CallOutside, Steps
+
+BEGAN_KEY = "_redsess_began"
+"""Where the data of a session that is used in the other store have the time at which it began, in milliseconds."""
+
+
+class SessionStore(OwnSessionStore):
+    """Django's session API for sessions that are here or, until they move, in the store of ``MOVE_FROM``."""
+
+    elsewhere = OtherStore()
+    key_there: str | None = None
+    """The key that the session has in the other store, if it comes from there: the one that the browser has sent."""
+    there: SessionBase | None = None
+    """The session in the other store, as long as it is used there."""
+    _data_there: dict[str, Any]
+    _began_there = 0
+    """When the session began there, in milliseconds of our server's clock; 0 if it was before the move."""
+    _deadline_there: int | None = None
+    _renews_there = False
+
+    def __init__(self, session_key: str | None = None) -> None:
+        keys = [] if session_key is None else keys_here(session_key)
+        self.key_there = session_key if keys else None
+        super().__init__(keys[0] if keys else None)
+
+    def exists(self, session_key: str) -> bool:
+        return super().exists(session_key) or self.run(self._existing_there(session_key))
+
+    async def aexists(self, session_key: str) -> bool:
+        return await super().aexists(session_key) or await self.arun(self._existing_there(session_key))
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        """End every session whose deadline has passed, in the other store too."""
+        super().clear_expired()
+        if (engine := source().engine) is not None:
+            engine.clear_expired()
+
+    def loading(self) -> Steps[dict[str, Any]]:
+        if self.there is not None:
+            # Once more.
+            self.there, self._session_key = None, self._key_here
+        data = yield from super().loading()
+        record, revision = self.known[:2]
+        return data if record is None or revision != marks.COPIED else (yield from self._comparing(record, data))
+
+    def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
+        if data is None:
+            return (yield from self._looking_elsewhere(loaded))
+        return (yield from super().after_loading(loaded, data, due))
+
+    def _looking_elsewhere(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """Find a session that is not here. If it is not there either, learn why it is gone."""
+        key, found = self.key_there or "", None
+        for key_here in keys_here(key):
+            left = yield from marks.left_of(sid_of(key_here))
+            if left.note or left.mark:
+                break
+        else:
+            found = yield from reading(key)
+            if found is None:
+                # Another request may have moved it meanwhile, and its row is deleted already.
+                [key_here, *_] = keys_here(key)
+                left = yield from marks.left_of(sid_of(key_here))
+        if left.mark.isdecimal():
+            return (yield from self._loading_by(derived_keys(key, int(left.mark)), loaded))
+        if left.mark:
+            # It may have been moved after it was looked for here.
+            return (yield from self._loading_by([key_here], loaded, left.note))
+        if found is None:
+            self.take_note(loaded, left.note)
+            return {}
+        return (yield from self._moving(key, found, loaded) if conf.MOVES else self._using(key, found, loaded))
+
+    def _loading_by(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
+        """Load the session that was moved here under one of these ``keys``."""
+        for key in keys:
+            again = yield from operations.read(sid_of(key), self.touch)
+            if again.record is not None:
+                self._session_key = key
+                data, due = self.take(again)
+                data = yield from super().after_loading(again, data, due)
+                # The browser has to get the new key.
+                self.modified = self.modified or key != self.key_there
+                return data
+        self.take_note(loaded, note)
+        return {}
+
+    def _using(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """Use the session where it is. Its own engine writes it, but does not read it."""
+        sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.signed_in
+        lives_since = yield from marks.lives(sid, user_of(data), began_at)
+        if lives_since is None:
+            return (yield from self._ending_there(key, loaded))
+        self.there = yield from _outside(partial(source().opened, key, self._client()))
+        self._session_key, self._data_there, self._deadline_there = key, _copied(data), found.deadline
+        self._began_there = lives_since
+        return data
+
+    def _ending_there(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """End a session that was ended together with others, when it is met."""
+        yield from self.deleting(key)
+        self.take_note(loaded, "")
+        return {}
+
+    def _moving(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """Copy the session here, and load it."""
+        if not movable(found):
+            log_unmovable(key, "its data, user id or deadline are more than can be written here")
+            self.take_note(loaded, "")
+            return {}
+        data = kept(found.data, self.serializer)
+        own_key = self.session_key or ""
+        keys = keys_of(key, own_key, user_of(data))
+        if keys[0] != own_key:
+            for other in keys[1:]:
+                # It may have been moved when the site had another secret key.
+                if (yield from self.existing(other)):
+                    keys = [other]
+        outcome = yield from copying(self, sid_of(keys[0]), found._replace(data=data), sid_of(own_key))
+        if outcome == "over":
+            return (yield from self._ending_there(key, loaded))
+        if outcome == "ended":
+            self.take_note(loaded, "")
+            return {}
+        if keys[0] != own_key and not (yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))):
+            # It was ended by its old key while it was copied.
+            yield from super().deleting(keys[0])
+        return (yield from self._loading_by(keys, loaded))
+
+    def _comparing(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
+        """Compare a copied ``record`` that nobody has used with its row: who does not move yet may have written it."""
+        sid, due = self.sid or "", 0
+        row = yield from reading(self.key_there or "")
+        row = row if row is not None and movable(row) else None
+        late = data if row is None else kept(row.data, self.serializer)
+        if user_of(late) != record.user_id:
+            self._session_cache = late
+            # That sign-in is over. Nothing can refuse it now.
+            self.pending = self.pending._replace(sign_in=SignIn(user_limit.ceiling()))
+            yield from SaveAttempts(self, late).steps()
+            return late
+        if row is not None and not same(late, data, self.serializer()):
+            made = copy_of(self, row, serialized(self, late), of(keyspace().of_sid(sid)).clock.now() or 0)
+            due, record = made.due, made.record._replace(login_ms=record.login_ms, client_packed=record.client_packed)
+        packed = pack(sid, record)
+        revision = revision_of(packed)
+        outcome = yield from operations.change(sid, packed, revision=revision, loaded=marks.COPIED, due=due)
+        if outcome.status == "changed":
+            # Another request has compared it, and may have changed it since.
+            return (yield from super().loading())
+        if outcome.status == "saved":
+            self.known = Known(record._replace(revision=revision), revision, max(due, self.known.due))
+        return late
+
+    def saving(self, must_create: bool = False, **kwargs: Any) -> Steps[None]:
+        data: dict[str, Any] | None = self.__dict__.get("_session_cache")
+        if data is None:
+            data = yield from self.opening(no_load=must_create)
+        if self.there is None:
+            return (yield from super().saving(must_create, **kwargs))
+        yield from self._saving_there(self.there, data, must_create)
+
+    def _saving_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
+        user_id = user_of(data)
+        yield from self._noting_sign_in(data)
+        if self._renews_there:
+            yield from self.cycling()
+            if self.there is None:
+                return (yield from super().saving())
+        sid, is_gone = self._sid_here, False
+        self._fill(there, data)
+        try:
+            yield from _outside(partial(there.save, must_create))
+        except UpdateError:
+            is_gone = True
+        left = yield from marks.left_of(sid)
+        if is_gone or left.mark:
+            yield from self._going_on_here()
+            return (yield from super().saving())
+        if (yield from marks.lives(sid, user_id, self._began_there)) is None:
+            # It was ended while it was saved.
+            yield from self.deleting(None)
+            raise UpdateError
+        self._note_saved_there(there, data)
+
+    def _noting_sign_in(self, data: dict[str, Any]) -> Steps[None]:
+        """Whatever signs somebody in: a view may have written the user's id itself."""
+        user_id = user_of(data)
+        if user_id != user_of(self._data_there):
+            yield from blocks.refuse(user_id)
+            yield from self._beginning_there(user_id)
+
+    def _fill(self, there: SessionBase, data: dict[str, Any]) -> None:
+        began = {BEGAN_KEY: self._began_there} if self._began_there else {}
+        fill(there, {**data, **began})
+
+    def _note_saved_there(self, there: SessionBase, data: dict[str, Any]) -> None:
+        self._session_key = self.key_there = there.session_key
+        self._data_there, self.pending = _copied(data), NOTHING_PENDING
+
+    def _beginning_there(self, user_id: str) -> Steps[None]:
+        """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
+        space = keyspace()
+        self._began_there = yield from operations.time(space.of_user(user_id) if user_id else space.partitions[0])
+
+    def _going_on_here(self) -> Steps[None]:
+        """Go on with the session that another process has moved here, with the changes of this request."""
+        before, mine = self._data_there, self.__dict__.pop("_session_cache")
+        self.there, self._session_key = None, self._key_here
+        theirs = yield from self.loading()
+        if self.session_key is None:
+            raise UpdateError
+        serializer = self.serializer
+        self._session_cache = merge(kept(before, serializer), kept(mine, serializer), theirs, serializer())
+
+    def creating(self) -> Steps[None]:
+        if conf.MOVES:
+            return (yield from super().creating())
+        data = yield from self.opening(no_load=True)
+        if user_id := user_of(data):
+            yield from blocks.refuse(user_id)
+        yield from self._beginning_there(user_id)
+        self.there = there = yield from _outside(partial(source().opened, None, self._client()))
+        self._fill(there, data)
+        yield from _outside(there.create)
+        # The create() of some engines leaves the data out.
+        self._fill(there, data)
+        yield from _outside(there.save)
+        self._note_saved_there(there, data)
+        self._renews_there, self.modified = False, True
+
+    def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
+        data = yield from self.opening()
+        there = self.there
+        if there is not None and not (yield from marks.set_mark(self._sid_here, self._deadline_there)):
+            # It has been moved meanwhile.
+            yield from self._going_on_here()
+            there = None
+        if there is None:
+            return (yield from super().cycling(ends_copies=ends_copies))
+        yield from self._noting_sign_in(data)
+        # What is meant to stay while others end goes by its sid, which it is about to lose.
+        began_at = yield from marks.lives(self._sid_here, user_of(data), self._began_there)
+        self._began_there = self._began_there if began_at is None else began_at
+        self._fill(there, data)
+        yield from _outside(there.cycle_key)
+        self._note_saved_there(there, data)
+        self._renews_there, self.modified = False, True
+
+    def deleting(self, session_key: str | None) -> Steps[None]:
+        key = self.key_there if session_key is None else session_key
+        if key is None or not keys_here(key):
+            return (yield from super().deleting(session_key))
+        if session_key is None and self.known.record is not None:
+            yield from super().deleting(session_key)
+            yield from _outside(partial(source().delete, key))
+        else:
+            found = yield from reading(key)
+            for each in (yield from self._marked_as_ended(key, found)):
+                yield from super().deleting(each)
+            if found is not None:
+                yield from _outside(partial(source().delete, key))
+        if session_key is None:
+            self.there = self.key_there = None
+
+    def _marked_as_ended(self, key: str, found: Row | None) -> Steps[list[str]]:
+        """
+        Mark the session ``key``, so that nobody moves it any more. Return the keys that it may have here.
+
+        What has no row there gets no mark: anybody can send any number of keys.
+        """
+        keys = keys_here(key)
+        if found is not None and movable(found):
+            # A process may have been killed before it noted the key that it had chosen.
+            keys += [each for each in keys_of(key, keys[0], user_of(found.data)) if each not in keys]
+        for sid in map(sid_of, list(keys)):
+            if found is None or not (yield from marks.set_mark(sid, found.deadline)):
+                mark = (yield from marks.left_of(sid)).mark
+                keys += derived_keys(key, int(mark)) if mark.isdecimal() else []
+        return keys
+
+    def signed_in(self, limit: Limit | None = None) -> None:
+        if self.there is None and not self._begins_there:
+            return super().signed_in(limit)
+        # Django's login() keeps the key if the same user was signed in before.
+        user_id = user_of(self.__dict__.get("_session_cache", {}))
+        self._renews_there = self.there is not None and user_id == user_of(self._data_there) != ""
+
+    def viewed(self, item: str) -> None:
+        # What a session has viewed is stored here only.
+        if not (self.there is not None or self._begins_there):
+            super().viewed(item)
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self.there is not None:
+            self.there, self._session_key = None, self._key_here
+
+    def _validate_session_key(self, key: object) -> bool:
+        return super()._validate_session_key(key) or (self.there is not None and isinstance(key, str))
+
+    @property
+    def began_elsewhere(self) -> int | None:
+        return None if self.there is None else self._began_there
+
+    @property
+    def _sid_here(self) -> str:
+        return sid_of(self._key_here)
+
+    @property
+    def _key_here(self) -> str:
+        return keys_here(self.key_there or "")[0]
+
+    @property
+    def _begins_there(self) -> bool:
+        return not conf.MOVES and self.known.record is None
+
+    def _client(self) -> Client:
+        return Client() if self.visit is None else self.visit.client()
+
+    def _existing_there(self, key: str) -> Steps[bool]:
+        if not keys_here(key):
+            return False
+        left = yield from marks.left_of(sid_of(keys_here(key)[0]))
+        return not (left.note or left.mark) and (yield from reading(key)) is not None
+
+
+def keys_of(key: str, own_key: str, user_id: str) -> list[str]:
+    """
+    Return the keys that a session may get here, the one to choose first: ``own_key``, where that can stay.
+
+    With several partitions, all sessions of a user are in the user's bucket, so that all of them can be found.
+    """
+    if not user_id or keyspace().count == 1 or bucket_of(own_key) == bucket_of_user(user_id):
+        return [own_key]
+    return derived_keys(key, bucket_of_user(user_id))
+
+
+def keys_here(key: str) -> list[str]:
+    """
+    Return the keys by which the session ``key`` of the other store is looked for here, the one to choose first.
+
+    It is the same, unless it can't be a key here: such as one with capitals, or the signed cookie that is itself the
+    session. None if it can be no key there, either.
+    """
+    if is_key(key):
+        return [key]
+    return derived_keys(key, sum(key.encode()) % BUCKETS) if source().is_key(key) else []
+
+
+def reading(key: str) -> Steps[Row | None]:
+    """Read a row, and take out of its data what we have put there."""
+    found: Row | None = yield from _outside(partial(source().read, key))
+    # A source of the site's own may return anything.
+    return began(found) if found is not None and isinstance(found.data, dict) else None
+
+
+def began(row: Row) -> Row:
+    """Return ``row`` with the time at which its session began there, if we have put that into its data."""
+    if BEGAN_KEY not in row.data:
+        return row
+    # A source may keep the row.
+    data = {key: value for key, value in row.data.items() if key != BEGAN_KEY}
+    at = row.data[BEGAN_KEY]
+    return row._replace(data=data, signed_in=at if isinstance(at, int) else 0)
+
+
+def copying(session: SessionState, sid: str, found: Row, sid_there: str) -> Steps[str]:
+    """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`marks.copy`."""
+    partition = keyspace().of_sid(sid)
+    at = of(partition).clock.now() or (yield from operations.time(partition))
+    data = serialized(session, found.data)
+    while True:
+        made = copy_of(session, found, data, at)
+        if made.due <= at:
+            return "ended"
+        outcome, at = yield from marks.copy(sid, made, at, sid_there)
+        if outcome != "clock":
+            return outcome
+
+
+def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int) -> Copy:
+    """
+    Return what is written of ``found`` at the server's time ``at``. ``data`` is its serialized data.
+
+    Nothing is invented: the deadline stays. It was last written the age of a session before, which is taken for the
+    sign-in and the last request, if they are not known.
+    """
+    expiry = found.data.get("_session_expiry")
+    age_seconds = settings.SESSION_COOKIE_AGE if expiry is None else expiry if isinstance(expiry, int) else 0
+    age_seconds = min(age_seconds, AGE_MAX)
+    deadline = found.deadline or at + age_seconds * 1000
+    written = deadline - age_seconds * 1000
+    if age_seconds <= 0 or not 0 < written < at:
+        written = at
+    user_id = user_of(found.data)
+    login_ms = (found.signed_in or written) if user_id else 0
+    times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
+    record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_of(session, user_id), *data)
+    return Copy(record, times.due, written, deadline, found.signed_in)
+
+
+def _copied(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of ``data``, to tell later what has changed. It is empty if they can't be copied: then all has."""
+    with suppress(Exception):
+        return deepcopy(data)
+    return {}
+
+
+def _outside(function: Any) -> Steps[Any]:
+    return (yield CallOutside(partial(asked, function)))

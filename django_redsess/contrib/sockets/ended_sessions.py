@@ -1,0 +1,429 @@
+"""
+Learning that a session has ended while a socket or a stream is open. Public.
+
+In each event loop, one poller asks the store once a second about all sessions that are watched there: 500 in a command,
+all commands for a server in one pipeline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import Context
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from django.conf import settings
+
+from django_redsess import forks
+from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import deadlines, notice, operations
+from django_redsess.session.elsewhere import Watched, elsewhere
+from django_redsess.session.operations import Loaded
+from django_redsess.session.record import RecordError, log_unusable, unpack
+from django_redsess.session.saving import user_of
+from django_redsess.session.store import SessionStore
+from django_redsess.signals import Reason
+from django_redsess.transport.connections import by_server
+from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
+from django_redsess.transport.packing import command, head
+from django_redsess.transport.partitions import ask_each, batches
+from django_redsess.transport.steps import Steps, adrive
+
+__all__ = ["End", "WatchedSession", "ends"]
+
+INTERVAL_SECONDS = 1.0
+"""How long the poller sleeps before it asks again."""
+
+AT_ONCE = 500
+"""How many sessions one command asks about."""
+
+T = TypeVar("T")
+
+logger = logging.getLogger("django_redsess")
+
+
+class End(NamedTuple):
+    """
+    Why a watched session is over.
+
+    ``reason`` is ``invalidated`` also if the session lives on under a new key, for the browser that got its cookie:
+    after a sign-in, also of the same user, a new password, or the end of all others. It is None where the store does
+    not tell: a user signed out, the site ended the session without a message, or it was a guest's.
+    ``message`` is the message for the user, or ``""``.
+    """
+
+    reason: Reason | None
+    message: str = ""
+
+
+class WatchedSession:
+    """A session that is watched, as ``async with`` :func:`ends` returns it."""
+
+    def __init__(self, sid: str | None, user_id: str, began_elsewhere: int | None = None) -> None:
+        self.sid = sid
+        """The sid of the session. It changes when the session is followed to another key. None without a session."""
+        self._user_id = user_id
+        self._began_elsewhere = began_elsewhere
+        """Of a session that is used in the store from which sessions move. It may come here, under the same sid."""
+        self._over: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._poller: _Poller | None = None
+        self._seen_ms = 0
+
+    @property
+    def end(self) -> End | None:
+        """Why the session is over. None while it lives, as far as is known."""
+        return self._over.result() if self._over.done() else None
+
+    async def wait(self) -> End:
+        """Wait until the session is over. Return why. Without a session, this waits for ever."""
+        return await asyncio.shield(self._over)
+
+    async def during(self, source: AsyncIterable[T] | Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+        """
+        Yield what ``source`` gives, until the session is over or the source has no more.
+
+        ``source`` is an asynchronous iterable, or a function that is called for each item, such as ``queue.get``. What
+        is awaited when the session ends is cancelled. A source that is an asynchronous generator is closed.
+        """
+        # A function is called again and again, as by the iter() of a function.
+        following = source if callable(source) else partial(anext, aiter(source))
+        try:
+            while not self._over.done():
+                item = asyncio.ensure_future(cast(Awaitable[T], following()))
+                try:
+                    await asyncio.wait((item, self._over), return_when=asyncio.FIRST_COMPLETED)
+                    if self._over.done():
+                        return
+                    found = item.result()
+                except StopAsyncIteration:
+                    return
+                finally:
+                    await _cancel(item)
+                yield found
+        finally:
+            if hasattr(source, "aclose"):
+                await source.aclose()
+
+    def used(self) -> None:
+        """
+        Note that the user has just used the socket. This counts as an active request does.
+
+        The next look at the store records that the session was seen, and moves its deadline if the settings let active
+        requests do so. Without this call, an open socket keeps no session alive.
+        """
+        if self._poller is not None:
+            self._poller.used.add(self)
+
+    def _finish(self, end: End) -> None:
+        if not self._over.done():
+            self._over.set_result(end)
+
+
+@asynccontextmanager
+async def ends(session: Any) -> AsyncIterator[WatchedSession]:
+    """
+    Watch ``session`` while the context lasts, and return a :class:`WatchedSession`.
+
+    ``session`` is a session object of this engine, such as ``request.session`` or ``scope["session"]``, or a sid. A
+    guest's session may be watched, too. A session object without a session never ends.
+
+    The end is known a second later, from whichever process it came: also if the deadline has passed and no cleaner
+    runs. If the session gets another key by ``cycle_key()``, it is followed. A new key that is given so that copies of
+    the cookie end is an end here: after a sign-in, a password that was given again, a new password, or the end of all
+    others. An outage ends nothing.
+
+    Raises TypeError for a session of another engine, and ValueError for a text that is no sid. If the session object is
+    not loaded, the session is read first. This raises SessionStoreUnavailable in an outage.
+    """
+    watched = await _opened(session)
+    if watched.sid is None or watched.end is not None:
+        yield watched
+        return
+    poller = _poller()
+    store = Store(settings.SESSION_CACHE_ALIAS, keyspace().prefix, keyspace().count)
+    poller.add(store, watched)
+    try:
+        yield watched
+    finally:
+        await poller.remove(store, watched)
+
+
+async def _opened(session: Any) -> WatchedSession:
+    if isinstance(session, SessionStore):
+        if session.elsewhere is not None:
+            # Only the session itself can tell where it is.
+            await session.arun(session.opening())
+        sid, known = session.stored_sid, session.known.record
+        if sid is not None and session.began_elsewhere is not None:
+            return WatchedSession(sid, user_of(session._session_cache), session.began_elsewhere)
+        if sid is None or known is not None:
+            return WatchedSession(sid, known.user_id if known else "")
+    elif not isinstance(session, str):
+        raise TypeError(f"ends() takes a session of django_redsess or a sid, not {type(session).__name__}.")
+    else:
+        sid = session
+        # Not in the text of the error: it may be a session key.
+        if not is_sid(sid):
+            raise ValueError("ends() takes a session or a sid, and this text is no sid.")
+    loaded = await operations.read(sid).arun()
+    if loaded.record is None:
+        watched = WatchedSession(sid, "")
+        watched._finish(_end_by(await adrive(_note_of(loaded))))
+        return watched
+    user_id = _user_of(loaded)
+    watched = WatchedSession(sid, user_id or "")
+    if user_id is None:
+        watched._finish(End(None))
+    return watched
+
+
+def _user_of(loaded: Loaded) -> str | None:
+    """Return the user id in a record, ``""`` for a guest's. None if this site did not write it."""
+    try:
+        return unpack(loaded.sid, loaded.record or b"").user_id
+    except RecordError as error:
+        log_unusable(loaded.sid, error)
+        return None
+
+
+def _note_of(loaded: Loaded) -> Steps[str]:
+    note = yield from operations.note_of(loaded.sid)
+    return note or (f"{Reason.EXPIRED} {loaded.due} " if loaded.due else "")
+
+
+def _end_by(note: str) -> End:
+    if operations.rotated_to(note):
+        return End(Reason.INVALIDATED)
+    found = notice.read(note)
+    return End(found.reason, found.message) if found else End(None)
+
+
+def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
+    """
+    Return the sid that a session has now that got another key, as its ``note`` says; or why it is over.
+
+    It is over at a new key that was given so that copies of its cookie end: who watches may have such a copy.
+    """
+    seen = {sid}
+    while operations.is_followed(note) and (sid := operations.rotated_to(note)) not in seen:
+        # Foreign notes may point in a circle.
+        seen.add(sid)
+        loaded = yield from operations.read(sid)
+        if loaded.record is not None:
+            return sid if _user_of(loaded) == user_id else End(Reason.INVALIDATED)
+        note = yield from _note_of(loaded)
+    return _end_by(note)
+
+
+def _prolonging(sid: str) -> Steps[None]:
+    """Move the deadline of a session as an active request does."""
+    loaded = yield from operations.read(sid)
+    if loaded.record is None:
+        return
+    try:
+        record = unpack(sid, loaded.record)
+    except RecordError as error:
+        log_unusable(sid, error)
+        return
+    due = deadlines.moved(record, loaded.due, loaded.now)
+    if due is not None:
+        yield from operations.prolong(loaded, due)
+
+
+async def _cancel(future: asyncio.Future[Any]) -> None:
+    """Cancel ``future``, and wait until it is done. What it then raises is left out."""
+    future.cancel()
+    await asyncio.wait((future,))
+    if not future.cancelled():
+        future.exception()
+
+
+Batch = tuple[Partition, list[str]]
+
+
+class _Poller:
+    """
+    Asks about all sessions that are watched in one event loop.
+
+    Between two looks there is a timer and no task: a loop may end without notice, and a task that waits would be
+    reported then.
+    """
+
+    def __init__(self) -> None:
+        self.used: set[WatchedSession] = set()
+        self._watched: dict[Store, dict[str, list[WatchedSession]]] = {}
+        self._due: dict[str, Any] = {}
+        """The deadlines as they were last read. A session that is gone without a note may have expired."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failed = False
+
+    def add(self, store: Store, watched: WatchedSession) -> None:
+        watched._poller = self
+        self._watched.setdefault(store, {}).setdefault(watched.sid or "", []).append(watched)
+        if self._timer is None and self._task is None:
+            self._sleep()
+
+    async def remove(self, store: Store, watched: WatchedSession) -> None:
+        """Watch it no longer. Who leaves last waits until nothing is under way."""
+        watched._poller = None
+        self.used.discard(watched)
+        self._drop(store, watched)
+        if self._watched:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._task is not None:
+            await _cancel(self._task)
+
+    def _drop(self, store: Store, watched: WatchedSession) -> None:
+        sessions, sid = self._watched.get(store, {}), watched.sid or ""
+        of_sid = sessions.get(sid, [])
+        if watched in of_sid:
+            of_sid.remove(watched)
+        if not of_sid:
+            sessions.pop(sid, None)
+            self._due.pop(sid, None)
+        if not sessions:
+            self._watched.pop(store, None)
+
+    def _sleep(self) -> None:
+        # With the context of whoever watches first, spans of all looks would belong to that request.
+        later = asyncio.get_running_loop().call_later
+        self._timer = later(INTERVAL_SECONDS, self._begin, context=Context())
+
+    def _begin(self) -> None:
+        self._timer, self._task = None, asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        try:
+            for store in list(self._watched):
+                with using(store):
+                    await self._look_at(store)
+            self._failed = False
+        except Exception:
+            # It is asked again. Else nobody would learn of any end.
+            if not self._failed:
+                logger.exception("Sessions that are watched can't be asked about.")
+            self._failed = True
+        finally:
+            self._task = None
+            if self._watched:
+                self._sleep()
+
+    async def _look_at(self, store: Store) -> None:
+        groups = list(batches(self._watched.get(store, {}), AT_ONCE))
+        partitions, used = [partition for partition, _ in groups], self._take_used(store)
+        servers = by_server(partitions, range(len(groups)))
+        # Servers are asked side by side: an outage of one says nothing about the others.
+        asked = [self._ask(store, [groups[number] for number in numbers], used) for numbers in servers.values()]
+        for error in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(error, BaseException) and not isinstance(error, SessionStoreUnavailable):
+                raise error
+
+    def _take_used(self, store: Store) -> dict[str, list[WatchedSession]]:
+        """Return by sid who has been used since the last look."""
+        used: dict[str, list[WatchedSession]] = {}
+        for sid in {each.sid or "" for each in self.used} & self._watched.get(store, {}).keys():
+            used[sid] = [each for each in self._watched[store][sid] if each in self.used]
+            self.used.difference_update(used[sid])
+        return used
+
+    async def _ask(self, store: Store, groups: Sequence[Batch], used: Mapping[str, list[WatchedSession]]) -> None:
+        """Ask one server about its sessions, touch those that are ``used``, and see to those that are gone."""
+        times, touches = [0] * len(groups), dict[str, int]()
+
+        def commands(number: int, at: int) -> bytes:
+            (partition, sids), times[number] = groups[number], at
+            # All sids have 20 characters. To pack each by itself would take as long as all else here.
+            packed = ("$20\r\n" + "\r\n$20\r\n".join(sids) + "\r\n").encode()
+            asking = head(2 + len(sids), "ZMSCORE", partition.expire) + packed
+            if not used:
+                return asking
+            # As the engine does: a second touch in the same interval changes nothing, and so it is left out.
+            seen = at - at % (conf.TOUCH_INTERVAL * 1000 or 1)
+            touched = [sid for sid in sids if sid in used and all(each._seen_ms < seen for each in used[sid])]
+            touches.update(dict.fromkeys(touched, seen))
+            # There are as many replies for each batch. A score of 0 changes nothing.
+            entries = [part for sid in touched for part in (seen, sid)] or [0, sids[0]]
+            lists = (partition.recent, partition.guests)
+            return asking + b"".join(command("ZADD", name, "XX", "GT", *entries) for name in lists)
+
+        partitions = [partition for partition, _ in groups]
+        try:
+            found = await adrive(ask_each("watch", partitions, commands, 3 if used else 1, needed=1))
+        except SessionStoreUnavailable:
+            # They are touched when the server answers again.
+            self.used.update(each for sid in touches for each in used[sid] if each._poller is self)
+            raise
+        for sid, seen in touches.items():
+            for each in used[sid]:
+                each._seen_ms = seen
+        for (partition, sids), (scores, *_), now in zip(groups, found, times, strict=True):
+            if None in scores or min(map(float, scores)) <= now:
+                await self._see_to(store, partition, dict(zip(sids, scores, strict=True)), now)
+            self._due.update(zip(sids, scores, strict=True))
+        if touches and deadlines.may_move():
+            for sid in touches:
+                await adrive(_prolonging(sid))
+
+    async def _see_to(self, store: Store, partition: Partition, scores: Mapping[str, Any], now: int) -> None:
+        """Tell who watches a session with a deadline that has passed, or with none. Follow it to another key."""
+        sessions = self._watched.get(store, {})
+        gone = [sid for sid, score in scores.items() if score is None]
+        notes = await adrive(operations.texts_of(partition, *map(partition.ended_of, gone))) if gone else []
+        expired = f"{Reason.EXPIRED} {now} "
+        found = {sid: expired for sid, score in scores.items() if score is not None and float(score) <= now}
+        for sid, note in zip(gone, notes, strict=True):
+            found[sid] = note or (expired if float(self._due.get(sid) or "inf") <= now else "")
+        unexplained = [each for sid, note in found.items() if not note for each in sessions.get(sid, ())]
+        living = await _living_elsewhere(unexplained)
+        for sid, note in found.items():
+            for each in list(sessions.get(sid, ())):
+                if each in living:
+                    continue
+                then = await adrive(_following(sid, note, each._user_id))
+                # It may have left meanwhile.
+                if each._poller is self:
+                    self._drop(store, each)
+                    if isinstance(then, End):
+                        each._finish(then)
+                    else:
+                        each.sid = then
+                        self.add(store, each)
+
+
+async def _living_elsewhere(sessions: Sequence[WatchedSession]) -> set[WatchedSession]:
+    """Return which of these sessions, that are not here, live in the other store while sessions move."""
+    other = elsewhere()
+    asked = [
+        (each, Watched(each.sid or "", each._user_id, each._began_elsewhere))
+        for each in sessions
+        if each._began_elsewhere is not None
+    ]
+    if other is None or not asked:
+        return set()
+    lives = await adrive(other.lives([watched for _, watched in asked]))
+    return {each for (each, _), is_living in zip(asked, lives, strict=True) if is_living}
+
+
+_POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Poller] = WeakKeyDictionary()
+_POLLERS_LOCK = forks.Lock()
+
+
+def _poller() -> _Poller:
+    """Return the poller of the running event loop."""
+    loop = asyncio.get_running_loop()
+    with _POLLERS_LOCK:
+        if loop not in _POLLERS:
+            # A loop may end without notice. It would stay here for ever, since its timer refers to it.
+            for closed in [other for other in _POLLERS if other.is_closed()]:
+                del _POLLERS[closed]
+            _POLLERS[loop] = _Poller()
+        return _POLLERS[loop]

@@ -1,0 +1,252 @@
+"""Responses and cookies that the middleware sends: 503 in an outage, 403 to a refused sign-in, problem details."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.template import TemplateDoesNotExist
+from django.template.loader import get_template, render_to_string
+from django.urls import get_resolver, get_urlconf
+from django.utils.cache import patch_vary_headers
+from django.utils.http import http_date
+from django.utils.translation import gettext
+from django.views.defaults import permission_denied
+
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
+from django_redsess.online.labels import in_our_language
+from django_redsess.session.store import session_of
+
+OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
+"""How the names of headers end that are only for caches in front of the site. See RFC 9213."""
+
+FRESH = frozenset({"public", "s-maxage", "max-age"})
+
+
+def key_in(request: HttpRequest) -> str | None:
+    """Return the session key in the request's cookie, or None."""
+    return request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+
+
+def is_shared(response: HttpResponseBase) -> bool:
+    """
+    Tell whether shared caches may store this response, or use it to update a stored one.
+
+    They may if a header tells how long it is fresh. 0 seconds count, too: such a response may be stored, and sent to
+    others when the site confirms it. ``private`` and ``no-store`` forbid it. Caches in front of the site prefer their
+    own headers to ``Cache-Control``: ``Surrogate-Control``, ``CDN-Cache-Control``, and those of single networks.
+    """
+    headers = response.headers
+    own_rules = [said for name, said in headers.items() if name.lower().endswith(OF_CACHES_IN_FRONT)]
+    if response.status_code == 304 or not all(map(_forbids_sharing, own_rules)):
+        return True
+    said = headers.get("Cache-Control", "")
+    directives = {part.partition("=")[0].strip().lower() for part in said.split(",")}
+    return not _forbids_sharing(said) and ("Expires" in headers or not directives.isdisjoint(FRESH))
+
+
+def _forbids_sharing(said: str) -> bool:
+    # With a value, private is about single headers. Caches that know must-understand ignore no-store beside it.
+    directives = {part.strip().lower() for part in said.split(",")}
+    return "private" in directives or ("no-store" in directives and "must-understand" not in directives)
+
+
+def set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
+    """Set the session cookie to the key of ``session``."""
+    at_browser_close = session.get_expire_at_browser_close()
+    age = None if at_browser_close else session.get_expiry_age()
+    response.set_cookie(
+        settings.SESSION_COOKIE_NAME,
+        session.session_key or "",
+        max_age=age,
+        expires=None if age is None else http_date(time.time() + age),
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        path=settings.SESSION_COOKIE_PATH,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=settings.SESSION_COOKIE_HTTPONLY,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )
+    if session.visit is not None and session.visit.with_cookie is not None:
+        session.visit.with_cookie(response)
+    patch_vary_headers(response, ("Cookie",))
+
+
+def delete_cookie(response: HttpResponseBase) -> None:
+    """Delete the session cookie."""
+    response.delete_cookie(
+        settings.SESSION_COOKIE_NAME,
+        path=settings.SESSION_COOKIE_PATH,
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )
+    patch_vary_headers(response, ("Cookie",))
+
+
+def send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Set the cookie of a failed response if the session has been stored under a new key, as after a sign-in."""
+    session = session_of(request)
+    if session is not None and session.stored_key not in (None, key_in(request)):
+        set_cookie(session, response)
+
+
+def sign_out_request(request: Any) -> None:
+    """Take the user from ``request``, whose sign-in was refused."""
+    # As in Django's logout(). Imported here, since a site may not have django.contrib.auth installed.
+    from django.contrib.auth.models import AnonymousUser
+
+    nobody = AnonymousUser()
+
+    async def auser() -> AnonymousUser:
+        return nobody
+
+    if hasattr(request, "user"):
+        request.user = nobody
+    if hasattr(request, "auser"):
+        request.auser = auser
+
+
+RETRY_AFTER_SECONDS = 5
+RETRY_AFTER_SECONDS_IF_IT_LASTS = 60
+logger = logging.getLogger("django_redsess")
+
+
+def unavailable(
+    request: HttpRequest, error: Exception | None = None, instead_of: HttpResponseBase | None = None
+) -> HttpResponse:
+    """
+    Return the response 503: the sessions can't be reached. Nobody is signed out by it.
+
+    Browsers get the template ``django_redsess/503.html``, other clients JSON; a view of :func:`answer_problems` has
+    problem details for all. The page is rendered without the request, since its user is unknown. If rendering fails,
+    the page is a line of text. ``error`` is the outage, unless the session has met it. This response also closes what
+    ``instead_of``, the response that it replaces, would have closed.
+    """
+    session = session_of(request)
+    outage = (session.unavailable if session is not None else None) or error
+    lasts = isinstance(outage, SessionStoreUnavailable) and outage.lasts
+    try:
+        with in_our_language():
+            if lasts:
+                detail = gettext("This site can’t look up who you are just now. Please try again later.")
+            else:
+                detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
+            for_developers = _for_developers(outage) if settings.DEBUG else {}
+            response: HttpResponse
+            if _answers_problems(request):
+                response = problem_details(503, detail, **for_developers)
+            elif _wants_json(request):
+                response = JsonResponse({"detail": detail, **for_developers}, status=503)
+            else:
+                context = {"detail": detail, "for_developers": for_developers}
+                response = HttpResponse(render_to_string("django_redsess/503.html", context), status=503)
+    except Exception as failure:
+        # The site may not load templates from apps or collect static files. Or its own template may fail.
+        if not isinstance(failure, TemplateDoesNotExist):
+            logger.warning("The page django_redsess/503.html can't be made: %s", type(failure).__name__)
+        response = HttpResponse("Sessions can't be reached.", status=503, content_type="text/plain")
+    response.headers["Cache-Control"] = "no-store"
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS_IF_IT_LASTS if lasts else RETRY_AFTER_SECONDS)
+    if instead_of is not None:
+        response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    send_new_key(request, response)
+    return not_logged(response)
+
+
+def problem_details(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:
+    """Return an error as problem details (RFC 9457). ``kind`` is the URI of its type; ``more`` are other members."""
+    content = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return JsonResponse(content, status=status, content_type="application/problem+json")
+
+
+def not_logged(response: HttpResponse) -> HttpResponse:
+    """Keep Django from logging this 503 as an error. The outage has already been logged once."""
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    return response
+
+
+def refused(
+    request: HttpRequest, error: SignInRefused, instead_of: HttpResponseBase | None = None
+) -> HttpResponse | None:
+    """
+    Return the response 403 to a sign-in that was refused; None if the site has a page of its own: Django shows that.
+
+    Browsers get the template ``django_redsess/403.html``, other clients JSON; a view of :func:`answer_problems` has
+    problem details for all. ``instead_of`` is the response that it replaces, if any.
+    """
+    sign_out_request(request)
+    response: HttpResponse
+    try:
+        with in_our_language():
+            handler: Any = get_resolver(get_urlconf()).resolve_error_handler(403)
+            if _answers_problems(request):
+                response = problem_details(403, str(error))
+            elif handler is not permission_denied or _exists("403.html"):
+                return None
+            elif _wants_json(request):
+                response = JsonResponse({"detail": str(error)}, status=403)
+            else:
+                response = HttpResponse(render_to_string("django_redsess/403.html", {"detail": str(error)}), status=403)
+    except TemplateDoesNotExist:
+        # The site does not load templates from apps.
+        return None
+    response.headers["Cache-Control"] = "no-store"
+    if settings.SESSION_COOKIE_NAME in request.COOKIES:
+        # Its session has ended.
+        delete_cookie(response)
+    if instead_of is not None:
+        response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    return response
+
+
+def _exists(template: str) -> bool:
+    try:
+        get_template(template)
+    except TemplateDoesNotExist:
+        return False
+    return True
+
+
+def _answers_problems(request: HttpRequest) -> bool:
+    return getattr(getattr(request.resolver_match, "func", None), "answers_problems", False)
+
+
+def _wants_json(request: HttpRequest) -> bool:
+    # Browsers name text/html where they show a page. Who takes anything is a program.
+    accept = request.headers.get("Accept", "")
+    is_named = not accept or "text/html" in accept.lower()
+    return not is_named or request.get_preferred_type(["text/html", "application/json"]) == "application/json"
+
+
+def _for_developers(outage: Exception | None) -> dict[str, str]:
+    cause = getattr(outage, "cause", "")
+    if not cause:
+        # No setting mends it: too many requests change one session, or a cluster is moving it.
+        return {"cause": str(outage)}
+    entry = f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]['LOCATION']"
+    return {"cause": cause, "setting": f"{entry}: manage.py check says what may be wrong with it."}
+
+
+def not_about_an_outage(line: logging.LogRecord) -> bool:
+    """Log filter: drop the error lines that Django writes for requests that failed in an outage."""
+    return not (line.exc_info and isinstance(line.exc_info[1], SessionStoreUnavailable))
+
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def answer_problems(view: View) -> View:
+    """
+    Mark ``view`` as one whose errors are problem details (RFC 9457).
+
+    The middleware answers so, too: in an outage, and if the session ends while the request is answered.
+    """
+    view.answers_problems = True  # type: ignore[attr-defined]
+    return view

@@ -1,0 +1,235 @@
+"""
+The sender of a request, addresses and networks, and the index of addresses.
+
+With ``INDEX_ADDRESSES``, each session whose record has an address has an entry: sid → address score, see
+:func:`address_score`. The script that writes the record writes the entry. A save that keeps the address writes none.
+
+Processes of one store may have different values of the setting. A process without it takes a session out of the index
+when it changes the address. So an entry may be missing, but has no score of an earlier address. ``cleansessions
+--repair`` adds what is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
+
+from django.http import HttpRequest
+
+from django_redsess.conf import conf
+from django_redsess.session.compression import packed_address
+from django_redsess.session.record import Client, Record
+from django_redsess.transport import packing, scripts
+from django_redsess.transport.keys import Partition
+from django_redsess.transport.packing import Part
+
+EXACT_BITS = 52
+"""How many bits of an IPv6 address its score has. A sorted set's scores are whole up to 2^53."""
+
+V6_PLACES = 1 << EXACT_BITS
+"""IPv4 addresses have the scores from 0, IPv6 addresses those from here."""
+
+
+class Network(NamedTuple):
+    """
+    A network, or a single address.
+
+    ``text`` is its usual form, such as ``198.51.100.0/24`` or ``2001:db8::7``. ``first`` and ``last`` are the lowest
+    and the highest score of its addresses. ``is_exact`` tells whether no other address has one of these scores.
+    """
+
+    text: str
+    first: int
+    last: int
+    is_exact: bool
+
+    def has(self, address: str) -> bool:
+        """Tell whether ``address`` is in this network. False for a text that is no address."""
+        parsed = _parsed(address)
+        return parsed is not None and parsed in _network(self.text)
+
+
+def address_score(address: bytes) -> int:
+    """
+    Return the score of an address of 4 or 16 bytes in the index of addresses.
+
+    Addresses have the order of their numbers, so each network is a range. IPv6 addresses share a score if they have the
+    same first 52 bits.
+    """
+    number = int.from_bytes(address, "big")
+    return number if len(address) == 4 else V6_PLACES + (number >> 128 - EXACT_BITS)
+
+
+def score_of(address: str) -> int | None:
+    """Return the score of an address in its text form. None for a text that is no address."""
+    parsed = _parsed(address)
+    return None if parsed is None else address_score(parsed.packed)
+
+
+def network_of(text: str) -> Network | None:
+    """
+    Return the network that ``text`` names: an address, or a network such as ``198.51.100.0/24``. None for other text.
+
+    If the site stores only the network of an address (``CLIENT_ADDRESS``), an address stands for that network.
+    """
+    address, slash, length = text.partition("/")
+    try:
+        network = _network(_bare(address) + slash + length.strip())
+    except ValueError:
+        return None
+    if network.version == 6 and (mapped := network.network_address.ipv4_mapped) and network.prefixlen >= 96:
+        network = IPv4Network((mapped, network.prefixlen - 96))
+    if conf.CLIENT_ADDRESS == "truncated":
+        network = network.supernet(new_prefix=min(network.prefixlen, 24 if network.version == 4 else 48))
+    is_address = network.prefixlen == network.max_prefixlen
+    is_exact = network.version == 4 or network.prefixlen <= EXACT_BITS
+    shown = str(network[0]) if is_address else str(network)
+    return Network(shown, address_score(network[0].packed), address_score(network[-1].packed), is_exact)
+
+
+def named_network(text: str) -> Network:
+    """Return the network that ``text`` names, as :func:`network_of` does. Raises ValueError if it names none."""
+    network = network_of(text)
+    if network is None:
+        raise ValueError(f"{text!r} is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24.")
+    return network
+
+
+@lru_cache(maxsize=1024)
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    # Cached, because the same visitors come again and again, and Python reads an address slowly.
+    try:
+        return ip_address(address)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _network(text: str) -> IPv4Network | IPv6Network:
+    return ip_network(text, strict=False)
+
+
+STAYS, NONE = "", "none"
+"""Instead of a score: the index stays as it is; or the session is taken out of it."""
+
+address_of = lru_cache(maxsize=1024)(packed_address)
+"""The address in the client part of a record. It is cached, because the same visitors come again and again."""
+
+
+class Entry(NamedTuple):
+    """The new entry of a session whose address has changed: its score, or ``NONE``, and which of the two lists."""
+
+    score: str
+    has_user: bool
+
+
+def written_score(client: bytes) -> str:
+    """Return the score of a session with this client part of its record, or ``NONE``."""
+    address = address_of(client) if conf.INDEX_ADDRESSES else b""
+    return str(address_score(address)) if address else NONE
+
+
+def score_of_new(client: bytes) -> str:
+    """Return the score of a session under a new sid, or ``STAYS``: it has no entry yet."""
+    score = written_score(client)
+    return STAYS if score == NONE else score
+
+
+def changed_entry(before: Record, client: bytes) -> Entry | None:
+    """Return the new entry of a session, whose user stays. None if the address stays, too. ``before`` is its record."""
+    if address_of(client) == address_of(before.client_packed):
+        return None
+    return Entry(written_score(client), bool(before.user_id))
+
+
+def packed_change(partition: Partition, entry: Entry, args: tuple[Part, ...]) -> bytes:
+    """Pack the short script that saves, so that it also writes ``entry``. ``args`` are its other arguments."""
+    script, name = scripts.CHANGE, partition.places_of(has_user=entry.has_user)
+    if entry.score == NONE:
+        return packing.script_call(script, script.keys(partition), (*args, "", name))
+    return packing.script_call(script, script.keys(partition, places=name), (*args, entry.score))
+
+
+@lru_cache(maxsize=4096)
+def adding_keys(partition: Partition, has_user: bool, has_place: bool) -> tuple[bytes, ...]:
+    """Return the keys of the short script that creates a session."""
+    if has_user:
+        lists = [partition.recent, partition.online_user, partition.online_user_of(""), partition.blocked]
+    else:
+        # The script uses the first only. The others stand before the list of the index.
+        lists = [partition.guests] * (4 if has_place else 1)
+    if has_place:
+        lists.append(partition.places_of(has_user=has_user))
+    names = ("seen_list", "online_user", "online_user_of", "blocked", "places")
+    return scripts.ADD.keys(partition, **dict(zip(names, lists, strict=False)))
+
+
+USER_AGENT_BYTES_MAX = 256
+USER_AGENT_KEPT_MAX = 1024
+"""The most characters of a user agent whose cleaned text is cached. A longer one is cleaned each time."""
+
+TEXT_MAX = 100
+"""The most characters that are read as an address. No real address is so long, even with its zone."""
+
+
+def client_of(request: HttpRequest) -> Client:
+    """Return the sender of ``request``, without characters that could forge a log line or break a page."""
+    user_agent: str = request.META.get("HTTP_USER_AGENT", "")
+    clean = _cleaned if len(user_agent) <= USER_AGENT_KEPT_MAX else _cleaned.__wrapped__
+    return Client(_address_of(request), clean(user_agent))
+
+
+# They turn text around, or are not seen.
+_UNSEEN = r"\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+
+
+# Cached, because the same browsers come again and again.
+@lru_cache(maxsize=1024)
+def _cleaned(user_agent: str) -> str:
+    # A surrogate stands for a byte that is not UTF-8. It can't be stored.
+    text = re.sub(rf"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_UNSEEN}]", "", user_agent)
+    return text.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore")
+
+
+def _address_of(request: HttpRequest) -> str:
+    if conf.CLIENT_ADDRESS == "none":
+        return ""
+    text = request.META.get("REMOTE_ADDR")
+    if conf.TRUSTED_PROXIES:
+        # Each proxy appends the address of its client. Entries to the left of your own proxies' may be forged.
+        heard = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
+        text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
+    # On a Unix socket, some servers have something else than a text.
+    return _canonical(text, conf.CLIENT_ADDRESS) if isinstance(text, str) and len(text) <= TEXT_MAX else ""
+
+
+_DRESSED = re.compile(r"\[([^\[\]]+)\](?::[0-9]{1,5})?|((?:::ffff:)?[0-9.]+):[0-9]{1,5}", re.IGNORECASE)
+
+
+def _bare(text: str) -> str:
+    """
+    Return an address without what servers and proxies write around it: quotation marks, brackets, a port.
+
+    The zone of a link-local address is left out, too: it may be any text. An IPv6 address without brackets has no port.
+    """
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    found = _DRESSED.fullmatch(text)
+    return (found[1] or found[2] if found else text).partition("%")[0]
+
+
+@lru_cache(maxsize=1024)
+def _canonical(text: str, how_much: str) -> str:
+    # Cached, because the same visitors come again and again, and Python reads an address slowly.
+    try:
+        address = ip_address(_bare(text))
+    except ValueError:
+        return ""
+    if address.version == 6 and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    if how_much == "truncated":
+        return str(ip_network((address, 24 if address.version == 4 else 48), strict=False).network_address)
+    return str(address)

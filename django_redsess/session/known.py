@@ -1,0 +1,167 @@
+"""What a session object knows of its session, and what it still has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
+from django.http.response import HttpResponseBase
+
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session.notice import Notice
+from django_redsess.session.operations import Touch
+from django_redsess.session.record import (
+    Client,
+    Record,
+)
+from django_redsess.session.user_limit import Limit
+from django_redsess.transport.keys import sid_of
+
+KEY_LENGTH_MAX = 128
+KEY_CHARS = frozenset(VALID_KEY_CHARS)
+
+
+@dataclass(slots=True)
+class Visit:
+    """
+    The request that opened the session.
+
+    Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
+    stores the address and user agent that it returns; with ``INDEX_ADDRESSES``, a guest's address, too. ``on_notice``
+    is called with the notice when a load finds out why the session is gone, and with a text when the session has a
+    message about another one. It returns whether the user is told by this request. It is called with None when a
+    sign-in or ``flush()`` makes that obsolete.
+    """
+
+    client: Callable[[], Client]
+    on_notice: Callable[[Notice | str | None], bool] | None = None
+    passive: bool = False
+    """Whether the request is passive: made by a page itself. It prolongs nothing."""
+    begins_by_view: bool = True
+    """Whether viewing an item may start a session for a guest, if ``VIEWED_GUESTS`` is True."""
+    with_cookie: Callable[[HttpResponseBase], None] | None = None
+    """Called with the response that gets the session's cookie, to add another one."""
+
+
+class Cookie(NamedTuple):
+    """
+    What this request knows about the session that the cookie names.
+
+    - ``notice``: why the session is gone, as a notice to its user
+    - ``late``: the session has another key now, which this request does not know
+    - ``was_guest``: that session had no user when it got its new key
+    - ``refresh``: the cookie must be sent again, because the session's deadline has moved
+    """
+
+    notice: Notice | None = None
+    late: bool = False
+    was_guest: bool = False
+    refresh: bool = False
+
+
+class Known(NamedTuple):
+    """
+    What is stored, as far as this object knows from its last load or save.
+
+    ``record`` is None if no record is known. A save writes only over a record that has this ``revision``. An empty
+    revision fits any record: then the save replaces data that were not loaded. ``due`` is the deadline in milliseconds,
+    or a time before it. ``gone`` says that a save found no session. A session that is gone is not stored again.
+    """
+
+    record: Record | None = None
+    revision: bytes = b""
+    due: int = 0
+    gone: bool = False
+
+
+class SignIn(NamedTuple):
+    """A user has signed in. Other sessions above ``limit`` end, or the sign-in is refused."""
+
+    limit: Limit | None = None
+
+
+class Pending(NamedTuple):
+    """
+    The work that is still to be done.
+
+    By the next save, besides writing the data:
+
+    - ``sign_in``: store a new login time, and enforce the limit
+    - ``rotates_from``: move the session from this old key to its new one
+    - ``ends_copies``: the new key is given so that copies of the old cookie end: who watches with one is not to go on
+    - ``own_key``: create the session under this key, which is new and certainly unused
+    - ``item``: record that the visitor views this item; without a save, the middleware does so
+
+    After that save:
+
+    - ``uncounted``: count the view of this item, which a save has recorded, in another partition
+    - ``signs_out``: report the next end as a sign-out
+    """
+
+    sign_in: SignIn | None = None
+    rotates_from: str | None = None
+    own_key: str | None = None
+    item: str = ""
+    uncounted: str = ""
+    signs_out: bool = False
+    ends_copies: bool = False
+
+
+# Each request has its own session object. The objects share these values until they know something else.
+COOKIE_UNCHANGED = Cookie()
+NOTHING_KNOWN = Known()
+GONE = Known(gone=True)
+NOTHING_PENDING = Pending()
+
+
+class SessionState(SessionBase):
+    """What a session object knows of its session, and what it still has to do."""
+
+    visit: Visit | None = None
+    """The request that opened the session. None in a shell or a command."""
+    cookie = COOKIE_UNCHANGED
+    known = NOTHING_KNOWN
+    pending = NOTHING_PENDING
+    unavailable: SessionStoreUnavailable | None = None
+    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
+    _session_cache: dict[str, Any]
+
+    @property
+    def sid(self) -> str | None:
+        """The name of this session in Redis, the admin and the logs. None without a session key."""
+        return sid_of(self.session_key) if self.session_key else None
+
+    @property
+    def stored_sid(self) -> str | None:
+        """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
+        old_key = self.pending.rotates_from
+        return sid_of(old_key) if old_key else self.sid
+
+    @property
+    def stored_key(self) -> str | None:
+        """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
+        is_stored = self.known.record is not None and self.pending.rotates_from is None
+        return self.session_key if is_stored else None
+
+    @property
+    def passive(self) -> bool:
+        """Whether the request is passive: made by a page itself. It prolongs nothing."""
+        return self.visit is not None and self.visit.passive
+
+    @property
+    def touch(self) -> Touch:
+        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
+        if self.visit is None or "_session_cache" in self.__dict__:
+            return Touch.NOTHING
+        return Touch.SEEN if self.visit.passive else Touch.ACTIVE
+
+    def _validate_session_key(self, key: object) -> bool:
+        return is_key(key)
+
+
+def is_key(key: object) -> bool:
+    """Tell whether ``key`` may be a session key. Another one names no session, and is never sent to the server."""
+    # Eight is Django's own minimum length.
+    return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)

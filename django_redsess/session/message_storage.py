@@ -1,0 +1,62 @@
+"""The message about an ended session, in ``django.contrib.messages`` and in a header of the response."""
+
+from __future__ import annotations
+
+from django.apps import apps
+from django.contrib import messages
+from django.contrib.messages.storage import default_storage
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from django_redsess.session import notice
+from django_redsess.session.messages import MESSAGE_KEY
+from django_redsess.session.notice import Notice
+
+
+def tell(request: HttpRequest, found: Notice | str | None) -> bool:
+    """Add a message for what was ``found``. Return False if it waits. None takes the message back."""
+    if found is None:
+        _take_back(request)
+    elif hasattr(request, "_messages"):
+        messages.warning(request, str(found))
+        request._redsess_told = found  # type: ignore[attr-defined]
+    else:
+        # A middleware above MessageMiddleware has read the session, before messages can be stored.
+        request._redsess_untold = found  # type: ignore[attr-defined]
+        return False
+    return True
+
+
+def add_pending_message(request: HttpRequest) -> None:
+    """Add the message that waits, once messages can be stored."""
+    if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
+        tell(request, untold)
+        if isinstance(untold, str):
+            # The session was loaded before, so this asks no server.
+            request.session.pop(MESSAGE_KEY, None)
+
+
+def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
+    """Add the header. Add the message, too, if it still waits: MessageMiddleware has then stored the others already."""
+    response.headers[notice.HEADER] = found.header
+    if not apps.is_installed("django.contrib.messages"):
+        return
+    if not hasattr(request, "_messages"):
+        request.__dict__["_messages"] = default_storage(request)
+    if untold := request.__dict__.pop("_redsess_untold", None):
+        messages.warning(request, str(untold))
+    request.__dict__["_messages"].update(response)
+
+
+def store_told(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Store the message about another session: MessageMiddleware may have stored the others before it was added."""
+    if isinstance(request.__dict__.get("_redsess_told"), str):
+        request.__dict__["_messages"].update(response)
+
+
+def _take_back(request: HttpRequest) -> None:
+    request.__dict__.pop("_redsess_untold", None)
+    if told := request.__dict__.pop("_redsess_told", None):
+        storage = request._messages  # type: ignore[attr-defined]
+        # Django has no function that removes an unread message.
+        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != str(told)]

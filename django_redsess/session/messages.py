@@ -1,0 +1,95 @@
+"""Messages about ended sessions that are left in a user's other sessions, and for the next sign-in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from django_redsess.conf import MESSAGE_MAX
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import operations
+from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
+from django_redsess.transport import packing, scripts
+from django_redsess.transport.keys import Partition, is_sid, keyspace
+from django_redsess.transport.steps import Plain, Steps
+
+MESSAGE_KEY = "_redsess_message"
+"""Where the data of a session have the message, until a request shows it."""
+
+USERS_MAX = 200
+"""The most users that are told of one call that ends sessions."""
+
+SESSIONS_MAX = 200
+"""The most sessions of a user that are told: those that signed in last."""
+
+TRIES = 5
+"""How often a message is put into a session that other requests change at the same time."""
+
+
+def tell(user_ids: Iterable[str], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
+    """
+    Leave ``message`` in the live sessions of these users, and for the next sign-in of each within a day.
+
+    ``among`` are the sids of the sessions that may be told. None: any. Nothing is raised in an outage: the sessions
+    have ended, and that must be reported.
+    """
+    homes: dict[Partition, list[str]] = {}
+    for user_id in list(dict.fromkeys(user_ids))[:USERS_MAX]:
+        homes.setdefault(keyspace().of_user(user_id), []).append(user_id)
+    for partition, of_partition in homes.items():
+        # Another program may have stored anything as a user's list.
+        with suppress(SessionStoreUnavailable, ResponseError):
+            for user_id, sids in (yield from _leaving(partition, of_partition, message)):
+                for sid in sids:
+                    if among is None or sid in among:
+                        yield from _put(sid, user_id, message)
+
+
+def deliver(sid: str, user_id: str, message: bytes) -> Steps[None]:
+    """Put the ``message`` that waited for this user into the session ``sid``, which has just signed in."""
+    home = keyspace().of_user(user_id)
+    # The user is signed in, even if this fails.
+    with suppress(SessionStoreUnavailable):
+        # In this order, what fails in between is told twice, and not never.
+        yield from _put(sid, user_id, message.decode(errors="replace")[:MESSAGE_MAX])
+        yield from Plain(home, "message", packing.command("DEL", home.message_of(user_id)), 1, list)
+
+
+def _leaving(partition: Partition, user_ids: list[str], message: str) -> Plain[list[tuple[str, list[str]]]]:
+    """Store the message for the next sign-in of these users. Return the sids of each."""
+    day = scripts.CONSTANTS["DAY"]
+    lists = [packing.command("ZRANGE", partition.online_user_of(each), -SESSIONS_MAX, -1) for each in user_ids]
+    stored = [packing.command("SET", partition.message_of(each), message, "PX", day) for each in user_ids]
+
+    def found(replies: list[Any]) -> list[tuple[str, list[str]]]:
+        return [
+            (user_id, [sid for each in reply if is_sid(sid := each.decode(errors="replace"))])
+            for user_id, reply in zip(user_ids, replies, strict=False)
+        ]
+
+    # A full server refuses to store it. The sessions are told all the same.
+    return Plain(partition, "message", b"".join(lists + stored), 2 * len(user_ids), found, needed=len(user_ids))
+
+
+def _put(sid: str, user_id: str, message: str) -> Steps[None]:
+    """Put the message into the data of a session of this user: compare and set, as a save does."""
+    for _ in range(TRIES):
+        loaded = yield from operations.read(sid)
+        if loaded.record is None:
+            return
+        try:
+            record = unpack(sid, loaded.record)
+            serializer = named(record.serializer)()
+            data = {**serializer.loads(record.data), MESSAGE_KEY: message}
+            packed = pack(sid, record._replace(data=serializer.dumps(data)))
+        except Exception as error:  # A serializer may raise anything.
+            log_unusable(sid, error)
+            return
+        if record.user_id != user_id:
+            return
+        changing = operations.change(sid, packed, revision=revision_of(packed), loaded=record.revision)
+        if (yield from changing).status != "changed":
+            return

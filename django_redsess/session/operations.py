@@ -1,0 +1,573 @@
+"""
+The operations on sessions in Redis. Each is one round trip: one script, or a few plain commands.
+
+The functions here send nothing. Each returns a step (see :mod:`django_redsess.transport.steps`). Other steps
+yield from it, or ``step.run()`` or ``await step.arun()`` sends it. An operation on every partition returns a step for
+each. Ending sessions may take several steps, one after another.
+
+The fixed parts of plain commands are packed in advance. The round trip that adds a session also asks how many there
+are, and for the message that waits for the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from django.utils.encoding import force_str
+
+from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session.address_index import Entry, adding_keys, packed_change
+from django_redsess.session.record import REVISION_SIZE, has_user, revision_of
+from django_redsess.session.user_limit import Limit
+from django_redsess.signals import EndedSession, Reason
+from django_redsess.transport import packing, scripts
+from django_redsess.transport.compatibility import agree
+from django_redsess.transport.connections import of
+from django_redsess.transport.keys import (
+    PREFIXES_KEPT,
+    Keyspace,
+    Partition,
+    bucket_of,
+    bucket_of_user,
+    is_sid,
+    keyspace,
+)
+from django_redsess.transport.outages import forbidden, is_foreign
+from django_redsess.transport.partitions import ask_each, batches, share_of
+from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
+from django_redsess.transport.steps import Call, EndedSessions, Plain, Steps
+
+NOBODY = b"-" * 20
+"""As long as a sid, and can't be one."""
+
+
+class Stored(NamedTuple):
+    """
+    The sessions of a partition: how many are ``due``, signed in (``recent``), and ``guests``.
+
+    ``message`` is the one that waits for who signs in, or None.
+    """
+
+    due: int
+    recent: int
+    guests: int
+    message: bytes | None = None
+
+
+def counting(partition: Partition, user_id: str = "") -> tuple[Callable[[int], bytes], int]:
+    """
+    Return a function that packs these commands for a time of the server, and their number.
+
+    ``user_id`` is who signs in, or ``""``.
+    """
+    packed = _counting(partition)
+    if not user_id:
+        return packed, 3
+    reading = packing.command("GET", partition.message_of(user_id))
+    return lambda now: packed(now) + reading, 4
+
+
+@lru_cache(maxsize=1024)
+def _counting(partition: Partition) -> Callable[[int], bytes]:
+    recent, guests = packing.command("ZCARD", partition.recent), packing.command("ZCARD", partition.guests)
+    return lambda now: packing.command("ZCOUNT", partition.expire, "-inf", now) + recent + guests
+
+
+def stored(counts: Sequence[Any]) -> Stored | None:
+    """Read the replies to the commands. None if the sessions could not be counted."""
+    due, recent, guests, message = (*counts, None)[:4]
+    if not all(isinstance(count, int) for count in (due, recent, guests)):
+        return None
+    # Another program may have stored anything as the message.
+    return Stored(due, recent, guests, message if isinstance(message, bytes) else None)
+
+
+TIME_MAX = 2.0**52
+"""Milliseconds. This is later than any real time, and scores are exact up to here."""
+
+
+class Touch(StrEnum):
+    """What a read writes about the session."""
+
+    NOTHING = ""
+    SEEN = "seen"
+    """That the session was seen. For a passive request."""
+    ACTIVE = "active"
+    """That the session was seen, and a later deadline if the settings move it. For an active request."""
+
+
+class Loaded(NamedTuple):
+    """
+    A session as it was read at the server's time ``now``. ``record`` is None if the session is gone.
+
+    ``due`` is its deadline. It is 0 if the session is gone. But if a user's session is due and has not been removed
+    yet, ``due`` is the deadline that has passed. Both times are in milliseconds.
+    """
+
+    sid: str
+    record: bytes | None
+    due: int
+    now: int
+
+
+def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
+    """
+    Read the record and the deadline of ``sid``, and touch the session as ``touch`` says.
+
+    The last-seen time is rounded down to ``TOUCH_INTERVAL``. So a second touch in the same interval changes nothing,
+    and no process has to remember which sessions it has touched.
+    """
+    space, name = keyspace(), sid.encode()
+    partition, reading, touching, _ = templates(space.prefix, space.count)[
+        space.number_of(sid) if space.count > 1 else 0
+    ]
+
+    def loaded(replies: list[Any]) -> Loaded:
+        record, score, time = replies[:3]
+        now = of(partition).clock.learn(time)
+        # A foreign client may have written any score.
+        due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
+        if record is None or due > now:
+            return Loaded(sid, record if due else None, due if record else 0, now)
+        return Loaded(sid, None, due if has_user(record) else 0, now)
+
+    if touch is Touch.NOTHING:
+        return Plain(partition, "read", reading % (name, name), 3, loaded, 3)
+
+    def packed(now: int) -> bytes:
+        seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
+        return (reading + touching) % (name, name, seen, name, seen, name)
+
+    return Plain(partition, "read", packed, 5, loaded, 3)
+
+
+def note_of(sid: str) -> Steps[str]:
+    """Read the note that says why the session ``sid`` is gone. ``""`` if there is no note."""
+    partition = keyspace().of_sid(sid)
+    [note] = yield from texts_of(partition, partition.ended_of(sid))
+    return note
+
+
+def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
+    """Read these keys of a session that is gone. ``""`` for each that is not there."""
+    packed = b"".join(packing.command("GET", name) for name in names) + packing.command("EXISTS", partition.meta)
+    try:
+        *texts, agreed = yield from Plain(partition, "note", packed, len(names) + 1, list, len(names))
+    except SessionStoreUnavailable as error:
+        # Without a note, nobody is told why the session is gone. That is no reason to refuse the request.
+        if not is_foreign(error.__cause__):
+            raise
+        return [""] * len(names)
+    if agreed == 0:
+        # All data have gone. A process with other settings must not be the first to write.
+        of(partition).agreed.discard(partition.tag)
+        yield from agree([partition])
+    return [text.decode(errors="replace") if text else "" for text in texts]
+
+
+def time(partition: Partition | None = None) -> Plain[int]:
+    """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
+    asked = partition or keyspace().partitions[0]
+    return Plain(asked, "time", packing.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
+
+
+def probe() -> Steps[None]:
+    """
+    Ask each server what a load asks, in one round trip: for a session that does not exist, so nothing changes.
+
+    A server that refuses to write refuses to touch a session, too. A script asks whether those that save and add
+    sessions may run their commands. The first server that fails raises what :class:`Plain` raises.
+    """
+    space, asking = keyspace(), scripts.PERMISSIONS
+    # Where nothing may be counted, sessions are stored all the same.
+    wanted = [name for name in scripts.commands_of(scripts.CHANGE, scripts.ADD) if name != "HINCRBY"]
+
+    def commands(number: int, at: int) -> bytes:
+        partition, reading, touching, _ = templates(space.prefix, space.count)[number]
+        args = asking.arguments(commands=wanted, names=[partition.login])
+        asked = (reading + touching) % (NOBODY, NOBODY, at, NOBODY, at, NOBODY)
+        return asked + packing.script_call(asking, (), args)
+
+    for *_, (refused, _) in (yield from ask_each("ready", space.partitions, commands, 6, script=asking)):
+        if refused:
+            raise forbidden(map(force_str, refused))
+
+
+@lru_cache(maxsize=PREFIXES_KEPT)
+def templates(prefix: str, count: int) -> list[tuple[Partition, bytes, bytes, bytes]]:
+    # Each partition, with the packed commands that read a session, touch it, and change its record. Placeholders stand
+    # for the variable parts. A session is in one of the two lists: XX leaves the other list unchanged.
+    sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
+
+    def packed(count: int, *command: str) -> bytes:
+        return b"*%d%b" % (count, packing.command(*command)[2:].replace(b"%", b"%%"))
+
+    def touch(name: str) -> bytes:
+        return packed(6, "ZADD", name, "XX", "GT") + time + sid
+
+    return [
+        (
+            each,
+            packed(3, "HGET", each.login) + sid + packed(3, "ZSCORE", each.expire) + sid + packed(1, "TIME"),
+            touch(each.recent) + touch(each.guests),
+            packed(9, "EVALSHA", scripts.CHANGE.digest, "2", each.login, each.expire)
+            + sid
+            + b"$%d\r\n%%b\r\n" % REVISION_SIZE
+            + any_length
+            + any_length,
+        )
+        for each in Keyspace(prefix, count).partitions
+    ]
+
+
+def rotated_to(note: str) -> str:
+    """Return the new sid in the note of a session that got another key. ``""`` for any other note."""
+    word, sid, *_ = (*note.split(" "), "")
+    return sid if word == "rotated" and is_sid(sid) else ""
+
+
+def was_guest(note: str) -> bool:
+    """Return whether a session had no user when it got another key. ``note`` is the note of its old key."""
+    return bool(rotated_to(note)) and "guest" in note.split(" ")[2:]
+
+
+def is_followed(note: str) -> bool:
+    """Return whether who watches a session that got another key is to watch it under the new one."""
+    return bool(rotated_to(note)) and "follow" in note.split(" ")[2:]
+
+
+def viewing_keys(partition: Partition, item: str) -> tuple[bytes, ...]:
+    """Return the keys of a script that may record a view of ``item`` (``""`` for none)."""
+    space = keyspace()
+    return _viewing_keys(partition, bool(item) and (space.count == 1 or space.of_item(item) == partition))
+
+
+@lru_cache(maxsize=2048)
+def _viewing_keys(partition: Partition, counts: bool) -> tuple[bytes, ...]:
+    popularity = {"popularity": partition.viewed} if counts else {}
+    return scripts.RECORD_VIEW.keys(partition, **popularity)
+
+
+def viewing(item: str) -> dict[str, bytes | int]:
+    """Return the arguments for a view of ``item``; none for ``""``."""
+    if not item:
+        return {}
+    return {"item": item.encode(), "keep": conf.VIEWED_PER_SESSION, "items_max": items_max()}
+
+
+def items_max() -> int:
+    """Return the most items that one partition counts."""
+    return share_of(conf.VIEWED_LIMIT, keyspace().count)
+
+
+AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
+"""The most sessions or items that one call ends or looks up. A larger call would block the server for too long."""
+
+
+class Saving(NamedTuple):
+    """
+    What a save writes.
+
+    ``record`` was made by the time ``at``. ``due`` is the deadline. Both are milliseconds of the server's clock. With
+    ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
+    request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
+    enforced only when a session is created or gets another key. ``address_score`` is what becomes of the session's
+    entry in the index of addresses: see :mod:`django_redsess.session.address_index`. ``name`` is what observers are
+    told, if not the task of the script. With ``follows``, who watches the session under its old key goes on under the
+    new one.
+    """
+
+    record: bytes
+    user_id: str
+    login_ms: int
+    at: int
+    due: int
+    later_stays: bool = False
+    item: str = ""
+    limit: Limit | None = None
+    address_score: str = ""
+    name: str = ""
+    follows: bool = False
+
+
+class Outcome(NamedTuple):
+    """
+    The result of a save. ``status`` is one of:
+
+    - ``saved``
+    - ``gone``: the session has ended or has another key; ``note`` says which
+    - ``changed``: another request has saved first; ``record`` is the stored record
+    - ``clock``: the record must be made again, by the time ``at``
+    - ``again``: the short script leaves the save to the general one
+    - ``taken``: another session has the sid of this new session
+    - ``refused``: the user already has the maximum number of sessions
+    - ``blocked``: the user may not sign in for a time
+
+    ``item`` is the item to view, if its view was certainly not recorded. ``crowded`` says that the user may still have
+    too many sessions, more than one script ends: :func:`end_above` ends the others. ``stored`` is the number of
+    sessions just before the save, if they were counted.
+    """
+
+    status: str
+    record: bytes = b""
+    note: str = ""
+    item: str = ""
+    crowded: bool = False
+    at: int = 0
+    stored: Stored | None = None
+
+    @property
+    def rotated_to(self) -> str:
+        """The new sid of the session, if it has got another key, else ``""``."""
+        return rotated_to(self.note)
+
+
+SAVED, AGAIN = Outcome("saved"), Outcome("again")
+
+
+def prolong(loaded: Loaded, due: int) -> Call[bool]:
+    """Move the deadline of a session to ``due``, if it is still the one that was read. True if it was moved."""
+    partition = keyspace().of_sid(loaded.sid)
+    args = scripts.PROLONG.arguments(sid=loaded.sid, read=loaded.due, due=due)
+    seen_list = partition.recent if has_user(loaded.record or b"") else partition.guests
+    return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
+
+
+def change(
+    sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0, entry: Entry | None = None
+) -> Plain[Outcome]:
+    """
+    Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
+
+    A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else has to change.
+    ``revision`` is that of ``record``. ``entry`` is the new one in the index of addresses, if the address has changed.
+    """
+    space = keyspace()
+    partition, _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    at = b"%d" % due if due else b""
+    if entry is None:
+        packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
+    else:
+        packed = packed_change(partition, entry, (sid, loaded, record, at))
+
+    def changed(replies: list[Any]) -> Outcome:
+        found = replies[0]
+        # The client repeats a command whose reply was lost. Then its record is stored already.
+        if found == 1 or (found and revision_of(found) == revision):
+            return SAVED
+        return Outcome("changed", found) if found else AGAIN
+
+    return Plain(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
+
+
+def add(sid: str, saving: Saving) -> Call[Outcome]:
+    """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
+    partition = keyspace().of_sid(sid)
+    keys = adding_keys(partition, bool(saving.user_id), bool(saving.address_score))
+    args = scripts.ADD.arguments(
+        sid=sid,
+        record=saving.record,
+        at=saving.at,
+        due=saving.due,
+        user_id=saving.user_id,
+        place=saving.address_score,
+        limit=saving.limit.maximum if saving.limit else None,
+        full_at=saving.limit.full_at if saving.limit else None,
+    )
+
+    def read(reply: int | bytes, counts: Sequence[Any]) -> Outcome:
+        if isinstance(reply, bytes):
+            return Outcome("clock", at=int(reply))
+        return Outcome("saved", stored=stored(counts)) if reply else AGAIN
+
+    asked, once = counting(partition, saving.user_id), scripts.ADD.once(first=1)
+    return Call(partition, scripts.ADD, keys, args, read, once, *asked, name=saving.name)
+
+
+def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
+    """
+    Add a session.
+
+    ``is_new`` says that the sid is certainly unused, so the script does not look for it. ``viewed`` is for a session
+    that comes from another partition. It has the items that the session viewed there and the times of their views, as
+    :func:`viewed_by` returns them.
+    """
+    partition = keyspace().of_sid(sid)
+    args = scripts.CREATE.arguments(sid=sid, **_written(saving), **_limit(saving.limit), viewed=viewed)
+    # A repetition may find the session that the first attempt created.
+    once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
+    keys = viewing_keys(partition, saving.item)
+    confirms = confirmation(Reason.REPLACED) if saving.limit else None
+    asked = counting(partition, saving.user_id)
+    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *asked, confirms, name=saving.name)
+
+
+def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
+    """
+    Replace the record of a live session that still has the revision ``loaded``. Otherwise nothing is written.
+
+    An empty ``loaded`` fits any revision.
+    """
+    partition = keyspace().of_sid(sid)
+    args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
+    once = scripts.SAVE.once(**viewing(saving.item))
+    keys = viewing_keys(partition, saving.item)
+    return Call(partition, scripts.SAVE, keys, args, _outcome, once, name=saving.name)
+
+
+def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
+    """
+    Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
+
+    If the new sid belongs to another partition, create the session there first, because no script reaches both
+    partitions. This call then only ends the old session, and leaves a note with the new sid. It records no view.
+    """
+    partition = keyspace().of_sid(old_sid)
+    if not same_partition(old_sid, sid):
+        saving = saving._replace(record=b"", item="", limit=None, name="")
+    args = scripts.ROTATE.arguments(
+        old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit), follows=saving.follows
+    )
+    once = scripts.ROTATE.once(**viewing(saving.item))
+    keys = viewing_keys(partition, saving.item)
+    confirms = confirmation(Reason.REPLACED) if saving.limit else None
+    signs_in = saving.user_id if saving.login_ms == saving.at else ""
+    asked = counting(partition, signs_in)
+    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *asked, confirms, name=saving.name)
+
+
+def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> Call[bool]:
+    """End up to 250 sessions of this user above ``limit``. The new session ``keep`` stays. True if more are left."""
+    partition = keyspace().of_user(user_id)
+    args = scripts.END_ABOVE.arguments(user_id=user_id, sid=keep, limit=limit.maximum, policy=limit.policy)
+    keys = scripts.END_ABOVE.keys(partition)
+    return Call(partition, scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded), confirmation=confirms)
+
+
+def viewed_by(sid: str) -> Call[list[bytes]]:
+    """Read the items that a session viewed, to move them with it: item, time, item, time, …"""
+    partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
+    return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)
+
+
+def records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
+    """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
+    packed = packing.command("HSCAN", partition.login, cursor, "COUNT", about)
+
+    def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
+        next_cursor, found = replies[0]
+        return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
+
+    return Plain(partition, "scan", packed, 1, read)
+
+
+def same_partition(sid: str, other_sid: str) -> bool:
+    """Return whether one script can reach both sessions."""
+    space = keyspace()
+    return space.count == 1 or space.of_sid(sid) == space.of_sid(other_sid)
+
+
+def at_home(sid: str, user_id: str) -> bool:
+    """Return whether the sid is in the bucket of this user. A guest (``""``) may have any sid."""
+    return not user_id or bucket_of(sid) == bucket_of_user(user_id)
+
+
+EndCall = Call[tuple[list[Any], list[EndedSession]]]
+"""Returns the reply of the script, and the sessions that it ended."""
+
+
+class Ending(NamedTuple):
+    """
+    How sessions are ended. An end with a ``reason`` of None is not reported: nobody has used these sessions.
+
+    ``message`` is for the users of these sessions. Sessions that began after ``latest`` (milliseconds of the server's
+    clock) stay, and so do those not seen ``since``, the sids ``kept_sids``, and the sessions of ``kept_users``. ``by``
+    is the user whose request ends them, ``""`` if none does.
+    """
+
+    reason: Reason | None = None
+    message: str = ""
+    latest: int | None = None
+    since: str | None = None
+    kept_sids: Collection[str] = ()
+    kept_users: Collection[str] = ()
+    confirms: Confirmation | None = None
+    by: str = ""
+
+    def of_sids(self, partition: Partition, sids: Sequence[str]) -> EndCall:
+        """End up to 250 of ``sids``."""
+        return self._call(partition, scripts.END.keys(partition), sids=sids, low="", high="", skipped=None)
+
+    def of_list(self, partition: Partition, name: str, low: str, high: str, skipped: int) -> EndCall:
+        """End up to 250 of a list, with scores from ``low`` to ``high``: those after the ``skipped`` lowest."""
+        keys = scripts.END.keys(partition, source=name)
+        return self._call(partition, keys, sids=(), low=low, high=high, skipped=skipped)
+
+    def _call(self, partition: Partition, keys: tuple[bytes, ...], **which: Any) -> EndCall:
+        why, message, began_by, since, sids, users, _, by = self
+        stays = {"began_by": began_by, "since": since, "kept_sids": sids, "kept_users": users}
+        args = scripts.END.arguments(reason=why or "", message=message, **stays, **which)
+        script, confirms = scripts.END, self.confirms
+        return Call(partition, script, keys, args, _with_ended, confirmation=confirms, by=by, message=message)
+
+
+def end(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> Steps[EndedList]:
+    """
+    End sessions, up to 250 a call. Return those that have ended. Only kicks are confirmed by replicas.
+
+    With ``follow``, a session that has got another key is ended under its new sid.
+    """
+    ended: list[EndedSession] = []
+    confirms, named = confirmation() if ending.reason is Reason.KICKED else None, set(sids)
+    ending = ending._replace(confirms=confirms)
+    while sids:
+        others: list[str] = []
+        for partition, batch in batches(sids):
+            while batch:
+                (dealt_with, *_, moved), gone = yield from ending.of_sids(partition, batch)
+                ended += gone
+                others += [sid.decode(errors="replace") for sid in moved]
+                batch = batch[dealt_with:]
+        # Foreign notes may point in a circle.
+        sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
+        named.update(sids)
+    return EndedList(ended, *replica_status(confirms))
+
+
+def counted_elsewhere(sid: str, item: str) -> bool:
+    """Return whether the views of ``item`` are counted in another partition than that of the session."""
+    space = keyspace()
+    return space.count > 1 and space.of_sid(sid) != space.of_item(item)
+
+
+def _written(saving: Saving) -> dict[str, str | bytes | int]:
+    return {
+        "record": saving.record,
+        "user_id": saving.user_id,
+        "login_time": saving.login_ms or "",
+        "at": saving.at,
+        "due": saving.due,
+        "place": saving.address_score,
+    }
+
+
+def _limit(limit: Limit | None) -> dict[str, str | int | None]:
+    maximum, policy, full_at, _ = limit or (None, "", None, True)
+    return {"limit": maximum, "policy": policy, "full_at": full_at}
+
+
+def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:
+    word, more, item = (*reply, b"", b"")[:3]
+    record = more if word == b"changed" else b""
+    note = more.decode(errors="replace") if word == b"gone" else ""
+    at = int(more) if word == b"clock" else 0
+    there = stored(counts) if counts else None
+    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, there)
+
+
+def _with_ended(reply: list[Any], ended: EndedSessions) -> tuple[list[Any], list[EndedSession]]:
+    return reply, list(ended)

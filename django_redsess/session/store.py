@@ -1,0 +1,452 @@
+"""
+The class of a session object: Django's session API, loading, sign-in, key rotation and end. Saving is in ``saving.py``.
+
+The work is written as steps: see :mod:`django_redsess.transport.steps`.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, ClassVar
+
+from django.contrib.sessions.backends.base import CreateError, UpdateError
+from django.contrib.sessions.serializers import JSONSerializer
+from django.core.management.base import CommandError
+from redis.exceptions import NoScriptError
+
+from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import blocks, deadlines, notice, operations
+from django_redsess.session.elsewhere import Elsewhere
+from django_redsess.session.home import give_key, move_home, rotate_key
+from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, SessionState, SignIn
+from django_redsess.session.messages import MESSAGE_KEY
+from django_redsess.session.notice import Notice
+from django_redsess.session.operations import Ending, Loaded, Outcome
+from django_redsess.session.record import log_unusable, named, unpack
+from django_redsess.session.saving import SaveAttempts, change_of, looking, user_of
+from django_redsess.session.user_limit import Limit
+from django_redsess.signals import Reason
+from django_redsess.transport.keys import sid_of
+from django_redsess.transport.outages import is_moving
+from django_redsess.transport.steps import Steps, T, adrive, drive
+
+
+class ClearingError(SessionStoreUnavailable, CommandError):
+    """An outage during Django's ``manage.py clearsessions``. The command prints a CommandError in one line."""
+
+
+class SessionStore(SessionState):
+    """
+    Django's session API for sessions in Redis.
+
+    Each pair, such as ``save`` and ``asave``, shares its work as steps. ``run`` drives the steps, and ``arun`` awaits
+    them. ``save`` first tries a short way without steps, which most saves can go.
+    """
+
+    elsewhere: ClassVar[Elsewhere | None] = None
+    """The other store, in an engine that moves sessions."""
+    let_in = ""
+    """The user whose sign-in this object has asked about, and who was not blocked."""
+
+    @property
+    def ended(self) -> Notice | None:
+        """
+        Why the cookie's session has ended: a notice with ``reason``, ``message`` and ``ended_at``, or None.
+
+        A notice is kept for a day if the session was kicked or ended with a message, and otherwise for an hour. Guests'
+        sessions, sign-outs and invalidations without a message leave none. Reading this property loads the session,
+        unless it is loaded. Raises SessionStoreUnavailable in an outage.
+        """
+        self.run(self.opening())
+        return self.cookie.notice
+
+    async def aended(self) -> Notice | None:
+        """Await what :attr:`ended` returns."""
+        await self.arun(self.opening())
+        return self.cookie.notice
+
+    def exists(self, session_key: str) -> bool:
+        """Tell whether a live session has this key. The session is not touched."""
+        return self.run(self.existing(session_key))
+
+    async def aexists(self, session_key: str) -> bool:
+        return await self.arun(self.existing(session_key))
+
+    def load(self) -> dict[str, Any]:
+        """
+        Return the session's data as a dict. If there is no such session, the dict is empty, and the object loses its
+        key.
+
+        Data that this site did not write for this session, or can't read, count as no session. This is logged.
+        """
+        return self.run(self.loading())
+
+    async def aload(self) -> dict[str, Any]:
+        return await self.arun(self.loading())
+
+    def create(self) -> None:
+        """Store a new session under a new key, with the data that this object already holds."""
+        self.run(self.creating())
+
+    async def acreate(self) -> None:
+        await self.arun(self.creating())
+
+    def save(self, must_create: bool = False) -> None:
+        """
+        Store the session's data.
+
+        If another request has changed the session since it was loaded, only the top-level keys that this request
+        changed are written.
+
+        ``must_create`` stores a new session, and raises CreateError if the key is taken. Without it, UpdateError is
+        raised if the session was ended, has expired or got another key. Such a session is not stored again. Raises
+        SessionLimitReached if a sign-in exceeds the user's limit.
+        """
+        if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
+            change = change_of(self)
+            if change is not None:
+                known, step = change
+                try:
+                    outcome = step.run()
+                except NoScriptError:
+                    return self.run(self.saving())
+                except SessionStoreUnavailable as error:
+                    self.met(error)
+                    raise
+                if outcome.status == "saved":
+                    self.known = known
+                    return
+                return self.run(self.saving(met=outcome))
+        self.run(self.saving(must_create))
+
+    async def asave(self, must_create: bool = False) -> None:
+        await self.arun(self.saving(must_create))
+
+    def cycle_key(self) -> None:
+        """
+        Choose a new key for the same session. The next save moves the session to it.
+
+        Until that save, the session is stored under its old key. Sockets and streams that watch the session go on,
+        unless its user signs in or has a new password: see :meth:`end_copies`.
+        """
+        self.run(self.cycling())
+
+    async def acycle_key(self) -> None:
+        await self.arun(self.cycling())
+
+    def end_copies(self) -> None:
+        """
+        Choose a new key, as :meth:`cycle_key` does, because somebody may have a copy of the cookie.
+
+        Sockets and streams that watch the session under the old key are closed. After ``cycle_key()``, they stay.
+        """
+        self.run(self.cycling(ends_copies=True))
+
+    async def aend_copies(self) -> None:
+        """Await what :meth:`end_copies` does."""
+        await self.arun(self.cycling(ends_copies=True))
+
+    def delete(self, session_key: str | None = None) -> None:
+        """End the session with this key. None stands for this session. A missing session is no error."""
+        self.run(self.deleting(session_key))
+
+    async def adelete(self, session_key: str | None = None) -> None:
+        await self.arun(self.deleting(session_key))
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        """End every session whose deadline has passed. ``manage.py clearsessions`` calls this."""
+        # The cleaner is a layer above, and nothing but this command needs it.
+        from django_redsess import cleaning
+
+        try:
+            for _ in cleaning.expired():
+                pass
+        except SessionStoreUnavailable as error:
+            raise ClearingError(str(error)) from error
+
+    def _get_session(self, no_load: bool = False) -> dict[str, Any]:
+        self.accessed = True
+        try:
+            return self._session_cache
+        except AttributeError:
+            self._session_cache = {} if no_load else self.load()
+            return self._session_cache
+
+    async def _aget_session(self, no_load: bool = False) -> dict[str, Any]:
+        self.accessed = True
+        try:
+            return self._session_cache
+        except AttributeError:
+            return await self.arun(self.opening(no_load))
+
+    _session = property(_get_session)
+
+    def opening(self, no_load: bool = False) -> Steps[dict[str, Any]]:
+        """Return the data. Load them first, unless they are loaded already, or ``no_load`` says that they are empty."""
+        self.accessed = True
+        if not hasattr(self, "_session_cache"):
+            empty = no_load or self.session_key is None
+            self._session_cache = {} if empty else (yield from self.loading())
+        return self._session_cache
+
+    def loading(self) -> Steps[dict[str, Any]]:
+        """Load the data. If there is no such session, drop the key and return an empty dict."""
+        key = self.session_key
+        if key is None:
+            return {}
+        loaded = yield from operations.read(sid_of(key), self.touch)
+        data, due = self.take(loaded)
+        return data if data is not None and due is None else (yield from self.after_loading(loaded, data, due))
+
+    def take(self, loaded: Loaded) -> tuple[dict[str, Any] | None, int | None]:
+        """
+        Return the data of ``loaded``, and the deadline that this request sets.
+
+        The data are None if the session is gone. The deadline is None if it stays. The record is kept, so that a save
+        can compare with it. If the record is not usable, drop the key and return an empty dict.
+        """
+        sid, packed, due, now = loaded
+        if packed is None:
+            return None, None
+        try:
+            record = unpack(sid, packed)
+            # Most often it is Django's own: then no function is called to find it.
+            serializer = named(record.serializer) if record.serializer else JSONSerializer
+            data: dict[str, Any] = serializer().loads(record.data)
+        except Exception as error:  # A serializer may raise anything.
+            log_unusable(sid, error)
+            self._session_key = None
+            return {}, None
+        moves_to = None
+        if "_session_cache" not in self.__dict__:
+            # As Known() does, in half the time.
+            self.known = tuple.__new__(Known, (record, record.revision, due, False))
+            # By default, only a time-out that was removed from the settings can have left an earlier deadline.
+            if due < record.deadline_seconds * 1000 - deadlines.ROUNDED_UP or (
+                conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT
+            ):
+                active = self.visit is not None and not self.visit.passive
+                moves_to = deadlines.moved(record, due, now) if active else None
+            if MESSAGE_KEY in data:
+                self._tell(data)
+        return data, moves_to
+
+    def _tell(self, data: dict[str, Any]) -> None:
+        if self.visit is None or self.visit.on_notice is None:
+            return
+        if self.visit.on_notice(notice.about_another(str(data[MESSAGE_KEY]))):
+            del data[MESSAGE_KEY]
+            self.modified = True
+
+    def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
+        """Do what few loads need: find out why the session is gone, or move the deadline. Return the data."""
+        if data is None:
+            yield from self._asking_why(loaded)
+            return {}
+        if due is not None:
+            yield from self._prolonging(loaded, due)
+        return data
+
+    def _asking_why(self, loaded: Loaded) -> Steps[None]:
+        self.take_note(loaded, (yield from operations.note_of(loaded.sid)))
+
+    def take_note(self, loaded: Loaded, note: str) -> None:
+        """Take from the ``note`` of a session that is gone what its visitor is to know, and drop the key."""
+        if not note and loaded.due:
+            # The session is due, but has not been removed yet.
+            note = f"{Reason.EXPIRED} {loaded.due} "
+        self._session_key = None
+        found = notice.read(note)
+        self.cookie = self.cookie._replace(
+            notice=found, late=bool(operations.rotated_to(note)), was_guest=operations.was_guest(note)
+        )
+        if found and self.visit is not None and self.visit.on_notice:
+            self.visit.on_notice(found)
+
+    def _prolonging(self, loaded: Loaded, due: int) -> Steps[None]:
+        base = self.known.record
+        try:
+            if base is None or not (yield from operations.prolong(loaded, due)):
+                return
+        except SessionStoreUnavailable as error:
+            # The session can be read all the same. The next request moves the deadline.
+            if is_moving(error.__cause__):
+                return
+            raise
+        self.known = self.known._replace(due=due)
+        if deadlines.sends_cookie(base, loaded.due, due, loaded.now):
+            self.cookie = self.cookie._replace(refresh=True)
+
+    def still_there(self) -> Steps[bool]:
+        """Return whether the session is still live under its key. Does not touch it."""
+        return (yield from self.existing(self.session_key or ""))
+
+    def existing(self, session_key: str) -> Steps[bool]:
+        """Return whether a live session has this key. Does not touch it."""
+        # Once a new key is chosen, the old key names no session for this request.
+        if not self._validate_session_key(session_key) or session_key == self.pending.rotates_from:
+            return False
+        loaded = yield from operations.read(sid_of(session_key))
+        return loaded.record is not None
+
+    def refuse_blocked(self, user_id: str) -> None:
+        """Raise SignInRefused if the user is blocked. The form and the signal of one sign-in ask once together."""
+        if self.let_in != user_id:
+            self.run(blocks.refuse(user_id))
+            self.let_in = user_id
+
+    def signed_in(self, limit: Limit | None = None) -> None:
+        """
+        Note that a user has just signed in. The next save stores a new login time, even for the same user.
+
+        The session gets a new key, unless it has one already. A copy of the old cookie is then worth nothing. If the
+        user is new to this session, that save also enforces ``limit``. It ends other sessions of the user, or
+        raises SessionLimitReached.
+        """
+        self.pending = self.pending._replace(sign_in=SignIn(limit))
+        user_id = user_of(self.__dict__.get("_session_cache", {}))
+        if user_id and self.session_key is not None:
+            if self.pending.rotates_from is None:
+                # Django's login() keeps the key if the same user was signed in before.
+                rotate_key(self)
+                self.modified = True
+            # Move now. Later receivers of Django's signal then find the key that the cookie will have.
+            move_home(self, user_id)
+        # The notice is about the session of the old cookie. That session may have been another user's.
+        if self.cookie.notice is not None:
+            if self.visit is not None and self.visit.on_notice:
+                self.visit.on_notice(None)
+            self.cookie = self.cookie._replace(notice=None)
+
+    def signed_out(self) -> None:
+        """Note that the user signs out. The next end gets the reason ``logout``."""
+        self.pending = self.pending._replace(signs_out=True)
+
+    def viewed(self, item: str) -> None:
+        """Note that the visitor views ``item``. Recorded by the next save, else by the middleware."""
+        self.pending = self.pending._replace(item=item)
+
+    @property
+    def began_elsewhere(self) -> int | None:
+        """When the session began in the other store, in milliseconds, if it is used there. Else None."""
+        return None
+
+    def abandon(self) -> None:
+        """Discard all changes since the last save, including a new key. The next access loads the data again."""
+        self._session_key = self.pending.rotates_from or self.session_key
+        self.known = NOTHING_KNOWN
+        self.pending = self.pending._replace(sign_in=None, rotates_from=None, ends_copies=False)
+        self.modified = False
+        self.__dict__.pop("_session_cache", None)
+
+    def saving(self, must_create: bool = False, *, met: Outcome | None = None) -> Steps[None]:
+        """Save as Django's ``save()`` does. ``met`` is the outcome of an earlier attempt by the short way, if any."""
+        data: dict[str, Any] | None = self.__dict__.get("_session_cache")
+        if data is None:
+            data = yield from self.opening(no_load=must_create)
+        if self.session_key is None:
+            return (yield from self.creating())
+        if self.known.gone and not must_create:
+            raise UpdateError
+        if self.known.record is None and not must_create:
+            yield from looking(self)
+        outcome = yield from SaveAttempts(self, data, must_create=must_create).steps(met)
+        if outcome.status == "gone":
+            yield from self._save_of_gone(data, outcome)
+
+    def creating(self) -> Steps[None]:
+        """Store a new session with the data that this object holds, under a new key."""
+        data = yield from self.opening(no_load=True)
+        if self.cookie.late and not user_of(data) and not self.cookie.was_guest:
+            # The browser already has a newer cookie. The cookie of a new session would replace it. With a guest's, who
+            # signed in may be somebody else: the one who has planted it here, or in whose browser it was planted.
+            raise UpdateError
+        while True:
+            give_key(self, user_of(data))
+            try:
+                yield from SaveAttempts(self, data, must_create=True).steps()
+            except CreateError:
+                continue
+            if self.cookie.late:
+                self.cookie = self.cookie._replace(late=False)
+            self.modified = True
+            return
+
+    def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
+        """Choose a new key. The next save moves the session to it. ``ends_copies`` is as in :meth:`end_copies`."""
+        yield from self.opening()
+        rotate_key(self)
+        if ends_copies:
+            self.pending = self.pending._replace(ends_copies=True)
+        self.modified = True
+
+    def flushing(self) -> Steps[None]:
+        """Do as Django's ``flush()`` does."""
+        self.clear()
+        yield from self.deleting(None)
+        self._session_key = None
+
+    def deleting(self, session_key: str | None) -> Steps[None]:
+        """End the session with ``session_key``. None stands for this session."""
+        pending, is_own = self.pending, session_key is None
+        reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
+        if is_own:
+            if self.known.record is not None and self.visit is not None and self.visit.on_notice:
+                # Who signs in next may be another user. A message that the session had is not for that one.
+                self.visit.on_notice(None)
+            # Until a rotation is saved, the session is stored under its old key.
+            session_key = pending.rotates_from or self.session_key
+        if pending != NOTHING_PENDING:
+            self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
+        if session_key is None or not self._validate_session_key(session_key):
+            return
+        # Another request may have rotated the loaded session. Then the session under the new key must end. If it was a
+        # guest's, somebody else may have signed in with the same cookie. That session stays.
+        follow = is_own and self.known.record is not None and bool(self.known.record.user_id)
+        yield from operations.end([sid_of(session_key)], Ending(reason), follow=follow)
+
+    def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
+        base, user_id = self.known.record, user_of(data)
+        signs_in = user_id and base is not None and (not base.user_id or self.pending.sign_in is not None)
+        self.pending = self.pending._replace(rotates_from=None)
+        if not (outcome.rotated_to and signs_in):
+            self.known = GONE
+            raise UpdateError
+        # A double click on "sign in": the first click has moved the session. The second gets a session of its own.
+        self.known = NOTHING_KNOWN
+        self._session_key = None
+        self.cookie = self.cookie._replace(late=True)
+        yield from self.creating()
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive ``steps``. Remember an outage: later operations fail at once, so a request waits for it only once."""
+        if self.unavailable is not None:
+            raise copy(self.unavailable)
+        try:
+            return drive(steps)
+        except SessionStoreUnavailable as error:
+            self.met(error)
+            raise
+
+    async def arun(self, steps: Steps[T]) -> T:
+        """Do as :meth:`run` does, awaiting each step."""
+        if self.unavailable is not None:
+            raise copy(self.unavailable)
+        try:
+            return await adrive(steps)
+        except SessionStoreUnavailable as error:
+            self.met(error)
+            raise
+
+    def met(self, error: SessionStoreUnavailable) -> None:
+        """Remember an outage, so that later operations fail at once."""
+        # A copy has no traceback, which would hold the connection.
+        self.unavailable = self.unavailable or copy(error)
+
+
+def session_of(request: Any) -> SessionStore | None:
+    """Return the session of ``request``. None if it has no session, or one of another engine."""
+    session = getattr(request, "session", None)
+    return session if isinstance(session, SessionStore) else None

@@ -1,0 +1,106 @@
+"""
+What is known about sign-ins of the past, for pages of the core. Public.
+
+Nothing is known unless an app sets ``source``, as ``django_redsess.contrib.history`` does. Without one, the pages ask
+nothing and do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from django.http import HttpRequest
+from django.utils.translation import gettext
+
+from django_redsess.online import places
+from django_redsess.signals import Reason
+
+if TYPE_CHECKING:
+    from django.contrib.admin.sites import AdminSite  # A site may do without the admin.
+
+__all__ = ["Past", "PastSignIn", "UsersPast", "source"]
+
+
+class PastSignIn(NamedTuple):
+    """
+    A sign-in, and what became of its session.
+
+    ``user_id`` is the primary key as text. ``ended_at`` is None if no end is known: the session may live. If
+    ``is_about`` is set, it is not exact. ``reason`` is the value of a :class:`django_redsess.signals.Reason` or a word
+    of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is the
+    primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user was
+    told. ``is_new`` tells whether the device was new, None if that is not known. ``place`` is where the address is:
+    pages set it, see :func:`placed`. All times are aware datetimes.
+    """
+
+    user_id: str
+    login_at: datetime
+    seen_at: datetime | None = None
+    ended_at: datetime | None = None
+    is_about: bool = False
+    reason: str = ""
+    reason_text: str = ""
+    by: str = ""
+    message: str = ""
+    address: str = ""
+    user_agent: str = ""
+    is_new: bool | None = None
+    place: str = ""
+
+
+class UsersPast(NamedTuple):
+    """The latest sign-ins of a user, and the URL of the page in the admin that lists all."""
+
+    sign_ins: list[PastSignIn]
+    url: str
+
+
+class Past(Protocol):
+    """What ``source`` has to answer."""
+
+    def ended(self, user_id: str, *, limit: int) -> list[PastSignIn]:
+        """Return the user's latest sign-ins whose sessions have ended, the newest first: for the user's own page."""
+
+    def shown_to(self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
+        """Return the user's latest sign-ins, the newest first, or None if the administrator may not see them."""
+
+
+source: Past | None = None
+"""What knows about the past. None without an app that does."""
+
+
+def placed(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
+    """Return the sign-ins with the places of their addresses. They are asked for together: call this once a page."""
+    sign_ins = list(sign_ins)
+    found = places.of(each.address for each in sign_ins)
+    return [each._replace(place=found.get(each.address, "")) for each in sign_ins] if found else sign_ins
+
+
+def how_ended(sign_in: PastSignIn, by_name: str) -> str:
+    """
+    Say why the session has ended, and by whom, as an administrator reads it. ``""`` if no end is known.
+
+    ``by_name`` is the name of the user who ended it.
+    """
+    if sign_in.ended_at is None:
+        return ""
+    if not sign_in.reason:
+        return gettext("ended, and nobody recorded why")
+    is_own = sign_in.by == sign_in.user_id
+    if sign_in.reason == Reason.KICKED:
+        if is_own:
+            return gettext("ended by the user, on another device")
+        return gettext("ended by %(name)s") % {"name": by_name} if sign_in.by else gettext("ended by a command")
+    if sign_in.reason == Reason.INVALIDATED and sign_in.by and not is_own:
+        return gettext("ended by the site, for %(name)s") % {"name": by_name}
+    return sign_in.reason_text
+
+
+def how_own_ended(sign_in: PastSignIn) -> str:
+    """Say why the session has ended, as its user reads it. Administrators have no name there."""
+    if sign_in.reason == Reason.KICKED:
+        is_own = sign_in.by == sign_in.user_id
+        return gettext("ended by you, on another device") if is_own else gettext("ended by an administrator")
+    return sign_in.reason_text or gettext("ended")

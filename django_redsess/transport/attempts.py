@@ -1,0 +1,238 @@
+"""Sending scripts and plain commands, once more where the connection broke, and elsewhere where a cluster says so.
+
+The functions here are steps: they yield what is to be sent, and are sent the replies or thrown the error. An error that
+remains is judged by :mod:`django_redsess.transport.outages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from redis.crc import key_slot
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from django_redsess.clock import monotonic
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import packing
+from django_redsess.transport.connections import pool
+from django_redsess.transport.exchange import Pause, Send, Then
+from django_redsess.transport.outages import UNREACHABLE, is_moving, logger, words_of
+from django_redsess.transport.packing import Part
+from django_redsess.transport.scripts import Script
+
+T = TypeVar("T")
+
+Sends = Generator[Send | Pause, Any, T]
+"""Steps that do nothing but send and wait; ``T`` is what they return."""
+
+REPEATS = 1
+"""How often a command is sent again when the connection broke. With the time-outs that the README recommends, half a
+second each, a request waits one second at most."""
+
+REDIRECTIONS_MAX = 8
+"""How often a cluster may say that the keys are elsewhere. More would mean that its nodes send us in a circle."""
+
+MOVING_SECONDS = 0.5
+"""How long a command waits for keys that a cluster is moving."""
+
+
+class _Attempts:
+    """
+    The attempts to send something to the server ``to`` that has the partition with this ``tag``.
+
+    After an attempt that failed there is another, or the caller gets the error.
+    """
+
+    def __init__(self, tag: str, name: str, began: float, script: Script | None = None) -> None:
+        self._tag, self._name, self._script = tag, name, script
+        self._left = REPEATS if script is None or script.repeatable else 0
+        self._began, self._redirections = began, 0
+        self.to = pool().of(tag)
+        self.asking = False
+        """Whether ``to`` does not serve the hash slot yet, and is asked for the keys that have moved already."""
+
+    def failed(self, error: RedisError) -> Sends[bool]:
+        """
+        Return if there is another attempt; else raise what the caller gets.
+
+        The result is False if the failed attempt has certainly done nothing.
+        """
+        cluster = self.to.cluster
+        if cluster is not None:
+            if (yield from self._redirected(cluster, error)):
+                return False
+            # A node that is lost or out of order may have been replaced.
+            if isinstance(error, (*UNREACHABLE, ReadOnlyError, ClusterDownError)):
+                refreshed = cluster.refresh(self.to)
+                if self._left and self._may_pass(error):
+                    # With the attempts before and after, it is two and a half time-outs at most.
+                    patience = cluster.patience_seconds
+                    yield from Pause(max(patience, self._began + 3 * patience - monotonic()), refreshed)
+                    if isinstance(error, RedisTimeoutError) and not refreshed.done():
+                        # The other nodes do not answer either.
+                        self._left = 0
+        if self._left and self._may_pass(error):
+            self._left -= 1
+            self.to, self.asking = pool().of(self._tag), False
+            return True
+        if cluster is not None and is_moving(error):
+            # Not an outage of the node: its other partitions go on working.
+            slot = key_slot(self._tag.encode())
+            if not cluster.is_moving(slot):
+                logger.warning("Sessions in slot %s wait while the cluster moves it: %s", slot, words_of(error))
+            raise SessionStoreUnavailable("The cluster is moving the sessions to another node.") from error
+        raised = self.to.outages.judge(error, self._name, text=self._script.text if self._script else "")
+        if raised is error:
+            raise error
+        raise raised from error
+
+    def worked(self) -> None:
+        if self.to.outages.under_way:
+            self.to.outages.worked(self._name)
+
+    def _redirected(self, cluster: Any, error: RedisError) -> Sends[bool]:
+        """Tell whether the cluster has refused what another attempt may do, here or at another node."""
+        if isinstance(error, MovedError):
+            self._redirections += 1
+            cluster.moved(error.slot_id, error.node_addr, self.to)
+            self.to, self.asking = pool().of(self._tag), False
+            return self._redirections <= REDIRECTIONS_MAX
+        if not isinstance(error, (AskError, TryAgainError)) or monotonic() > self._began + MOVING_SECONDS:
+            return False
+        if isinstance(error, AskError) and not self.asking and self._script is not None and self._script.declares_all:
+            self.to, self.asking = cluster.at(error.node_addr, self.to), True
+        else:
+            yield from Pause(0.03)
+            self.to, self.asking = pool().of(self._tag), False
+        return True
+
+    def _may_pass(self, error: RedisError) -> bool:
+        # While an outage is known, repeating would only make everybody wait longer.
+        if isinstance(error, ReadOnlyError):
+            # A master was demoted: a new connection may find the one that took its place.
+            return not self.to.outages.refusing.known
+        return isinstance(error, UNREACHABLE) and not self.to.outages.out_of_reach.known
+
+
+class PipelineExtras(NamedTuple):
+    """
+    What is sent along with a script: plain commands ``before`` it, ``asks`` of them, and what comes ``then``.
+
+    See :class:`django_redsess.transport.exchange.Send`.
+    """
+
+    before: bytes = b""
+    asks: int = 0
+    then: Then | None = None
+
+
+NO_EXTRAS = PipelineExtras()
+
+
+def run(  # noqa: PLR0913, see transport/observing.py
+    tag: str,
+    script: Script,
+    keys: tuple[Part, ...],
+    args: Sequence[Part | int],
+    once: Sequence[Part | int] = (),
+    along: PipelineExtras = NO_EXTRAS,
+    name: str = "",
+) -> Sends[tuple[Any, list[Any]]]:
+    """
+    Run ``script`` where the partition with this ``tag`` is. Return its reply and those to the commands before it.
+
+    An error among the replies to the commands before is returned as an exception, and not raised.
+
+    A script whose connection broke is sent once more, if the script allows it, and then without the arguments ``once``,
+    which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server refuses
+    for any other reason. ``name`` is what observers are told, if not the script's task.
+    """
+    attempts = _Attempts(tag, script.task, monotonic(), script)
+    by_digest, beside = True, list[Any]()
+    first_commands, asks, then = along
+    while True:
+        try:
+            # Only the next command is asked in this way.
+            first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, asks)
+            packed = first + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
+            *others, reply = yield Send(attempts.to, packed, count + 1, then)
+            if asks and not attempts.asking:
+                beside = others
+            if isinstance(reply, ResponseError):
+                raise reply
+        except NoScriptError:
+            # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before have
+            # been run already. What was agreed on may have gone with its data.
+            attempts.to.agreed.clear()
+            by_digest, first_commands, asks = False, b"", 0
+        except RedisError as error:
+            if (yield from attempts.failed(error)):
+                once = ()
+        else:
+            # A short way that leaves its task to another has done nothing.
+            if reply or script.task == script.name:
+                attempts.worked()
+            return reply, beside
+
+
+def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each load a call
+    to: Any, tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
+) -> Sends[list[Any]]:
+    """
+    Send plain commands, one or several of :func:`packing.command`, on one connection, and return their replies.
+
+    They go to the server ``to``, which has the partition with this ``tag``. All replies are read, though an earlier one
+    is an error; errors are returned as exceptions. An error among the first ``needed`` is raised, as by :func:`run`.
+    With 0, the caller sends what is refused once more by itself: until then, no outage is over.
+    Later ones do not disturb, except for that of a master that was demoted: then all is sent once more on a new
+    connection. That must be harmless. ``name`` stands for what is asked, where it meets an outage. One of the commands
+    may run ``script``, if it declares all keys that it uses.
+    """
+    attempts, began = None, monotonic()
+    while True:
+        try:
+            answers: list[Any] = yield Send(to, packed, replies)
+            for answer in answers[:needed]:
+                if isinstance(answer, ResponseError):
+                    yield from _follow(to, packed, answers, needed)
+                    break
+        except NoScriptError:
+            if script is None:
+                raise
+            to.agreed.clear()
+            packed = packing.with_text(packed, script)
+        except RedisError as error:
+            attempts = attempts or _Attempts(tag, name, began)
+            yield from attempts.failed(error)
+            to = attempts.to
+        else:
+            if to.outages.under_way and (needed or not any(isinstance(answer, ResponseError) for answer in answers)):
+                to.outages.worked(name)
+            return answers
+
+
+def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[None]:
+    """
+    Ask the other node for those keys of a moving slot that are there already, and put its replies into ``answers``.
+
+    A command has its keys on one of the two nodes: it gets its reply there. A key that is on neither is missing. Raises
+    any other error that is among the ``needed`` answers.
+    """
+    for number, answer in enumerate(answers[:needed]):
+        if type(answer) is AskError:
+            there = to.cluster.at(answer.node_addr, to)
+            asking = packing.command("ASKING") + packing.commands_in(packed)[number]
+            answers[number] = (yield Send(there, asking, 2))[1]
+        if isinstance(answers[number], ResponseError):
+            raise answers[number]

@@ -1,0 +1,173 @@
+"""
+What a site and its store must agree on: the format of records, the number of partitions, and the ``SECRET_KEY``.
+
+It is in a key ``meta``, and with several partitions in a copy of that key in each. A process asks each partition once,
+before it first uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from redis.exceptions import ResponseError
+
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport import attempts, packing, scripts
+from django_redsess.transport.attempts import Sends
+from django_redsess.transport.connections import by_server, of, pool
+from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, keyspace
+
+FORMAT = b"4"
+"""The first byte of each record. A store keeps it as its format."""
+
+
+class Found(NamedTuple):
+    """What a key ``meta`` says: partitions and format, each ``""`` if it is missing; if it knows one of our keys."""
+
+    partitions: str
+    format: str
+    knows_key: bool
+
+
+class Fault(NamedTuple):
+    """Why a store does not suit this site, and what a person can do. ``about`` says what they differ in."""
+
+    about: str
+    message: str
+    hint: str
+
+
+def agree(partitions: Sequence[Partition]) -> Sends[None]:
+    """
+    Ask those of the ``partitions`` that this process has not asked yet. Raises ImproperlyConfigured for a mismatch.
+
+    A copy in the partition itself is enough. So a node that is not used is not asked.
+    """
+    # With a wrong number of partitions every session is looked for where it is not. With another site's SECRET_KEY
+    # none can be read, but all can be ended.
+    asked = [each for each in partitions if each.tag not in of(each).agreed]
+    if not asked:
+        return
+    space = keyspace()
+    found = yield from _ask(space, asked, begins=space.count == 1)
+    _refuse(space, [each for each in found if space.count == 1 or each[:2] != ours(space)])
+    # A site with another number of partitions may use names that no copy has. And a copy that nobody has used for long
+    # may not know the present SECRET_KEY. Then the one decides that all sites know.
+    unsure = [each for each, there in zip(asked, found, strict=True) if not there.knows_key]
+    if unsure:
+        try:
+            decides = yield from _ask(space, [space.agreement])
+        except SessionStoreUnavailable:
+            _refuse(space, found)
+            raise
+        _refuse(space, decides)
+        yield from _ask(space, unsure, takes_key=True)
+    for each in asked:
+        of(each).agreed.add(each.tag)
+
+
+def forget() -> None:
+    """Go on as a process that has asked nothing yet."""
+    pool().forget_agreed()
+
+
+def take_new_secret_key() -> Sends[None]:
+    """Have the store take this site's ``SECRET_KEY`` as its own: for a site that replaced it without fallbacks."""
+    space = keyspace()
+    _refuse(space, (yield from _ask(space, [space.agreement], takes_key=True)))
+
+
+def ours(space: Keyspace) -> tuple[str, str]:
+    """Return the number of partitions and the format that this site goes by."""
+    return str(space.count), FORMAT.decode()
+
+
+def _ask(
+    space: Keyspace, partitions: Sequence[Partition], *, begins: bool = True, takes_key: bool = False
+) -> Sends[list[Found]]:
+    """Read the key ``meta`` of each partition, those on one server in one round trip."""
+    (count, written), script, replies = ours(space), scripts.AGREEMENT, dict[int, Any]()
+    known = fingerprints(space.prefix)
+    args = script.arguments(partitions=count, format=written, begins=begins, takes_key=takes_key, fingerprints=known)
+    for server, numbers in by_server(partitions, range(len(partitions))).items():
+        calls = [(partitions[number].tag, script.keys(partitions[number])) for number in numbers]
+        answers: list[Any] = [ResponseError()]
+        if len(calls) > 1:
+            packed = b"".join(packing.script_call(script, keys, args) for _, keys in calls)
+            answers = yield from attempts.fetch(server, calls[0][0], script.name, packed, len(calls), 0)
+        for number, (tag, keys), answer in zip(numbers, calls, answers, strict=True):
+            if isinstance(answer, ResponseError):
+                # The server does not know the script, or the partition is elsewhere by now.
+                answer, _ = yield from attempts.run(tag, script, keys, args)
+            of(partitions[number]).clock.learn(answer[3])
+            replies[number] = answer
+    return [
+        Found(count.decode(), written.decode(), bool(knows_key))
+        for count, written, knows_key, _ in (replies[number] for number in range(len(partitions)))
+    ]
+
+
+def _refuse(space: Keyspace, found: Sequence[Found]) -> None:
+    for each in found:
+        if each.format and (fault := _fault(space, each)):
+            raise ImproperlyConfigured(f"{fault.message} {fault.hint}")
+
+
+def fault_in(space: Keyspace, stored: Sequence[bytes | None]) -> Fault | None:
+    """Return what is wrong by the three fields of a key ``meta``; None if it is missing, or suits this site."""
+    partitions, written, keys = ((value or b"").decode() for value in stored)
+    knows_key = not keys or not set(keys.split()).isdisjoint(fingerprints(space.prefix))
+    return _fault(space, Found(partitions, written, knows_key)) if written else None
+
+
+def _fault(space: Keyspace, there: Found) -> Fault | None:
+    sessions, (count, written) = f"The sessions under the prefix {space.prefix!r}", ours(space)
+    anew = "or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
+    if there.format != written:
+        return Fault(
+            "format",
+            f"{sessions} are in format {there.format}, and this release reads and writes format {written} only.",
+            f"Go on with the release that wrote them; {anew}",
+        )
+    if there.partitions != count:
+        return Fault(
+            "partitions",
+            f"{sessions} are spread over {there.partitions} partitions, and this site would look for {count}.",
+            f"Set REDSESS['PARTITIONS'] back to {there.partitions}; {anew}",
+        )
+    if not there.knows_key:
+        return Fault(
+            "secret key",
+            f"{sessions} know another SECRET_KEY than this site's.",
+            "If they are another site's, set another REDSESS['PREFIX'] here. If this site's key was replaced, put the "
+            "old one into SECRET_KEY_FALLBACKS; or, where it has leaked, sign everybody out: manage.py endsessions "
+            "--all --new-secret-key.",
+        )
+    return None
+
+
+def fingerprints(prefix: str) -> list[str]:
+    """
+    Return a fingerprint of ``SECRET_KEY``, and then one of each of ``SECRET_KEY_FALLBACKS``.
+
+    A fingerprint has 16 characters, and is stored. Nobody can compute the key from it. Each prefix gives another.
+    """
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return [derived_key(key, b"redsess.store", prefix)[:8].hex() for key in keys]
+
+
+@lru_cache(maxsize=4 * PREFIXES_KEPT)
+def derived_key(secret_key: str | bytes, purpose: bytes, prefix: str) -> bytes:
+    """
+    Return a key of 32 bytes for this ``purpose`` (up to 16 bytes).
+
+    Each prefix has its own. So a record of one site is not valid at another with the same ``SECRET_KEY``.
+    """
+    secret = secret_key.encode() if isinstance(secret_key, str) else secret_key
+    of_purpose = blake2b(secret, digest_size=32, person=purpose).digest()
+    return blake2b(prefix.encode(), digest_size=32, key=of_purpose).digest()

@@ -1,0 +1,102 @@
+"""The bytes of commands and script calls, and the commands that the package sends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django_redsess.transport.scripts import Script
+
+
+KEYS_OF_SESSION_MAX = 13
+"""How many keys a script about one session has. Those of lists may have hundreds, and each time others."""
+
+COMMANDS = frozenset(
+    (
+        *(
+            "DEL",
+            "EVAL",
+            "EVALSHA",
+            "EXISTS",
+            "GET",
+            "HEXISTS",
+            "HGET",
+            "HINCRBY",
+            "HLEN",
+            "HMGET",
+            "HSCAN",
+            "HSTRLEN",
+            "MGET",
+            "SET",
+            "TIME",
+        ),
+        *("ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZSCAN", "ZSCORE"),
+    )
+)
+"""The commands that every site sends, beside those that its scripts run. All of this app are here or in the next."""
+
+COMMANDS_OF_SOME = frozenset(("ASKING", "BLPOP", "CLUSTER|SLOTS", "CONFIG|GET", "INFO", "PING", "SELECT", "WAIT"))
+"""The commands that some sites send, as their settings say, and those of checks. No site is refused HELLO."""
+
+Part = str | bytes
+"""A name or an argument that is not a number."""
+
+
+def command(name: str, *parts: Part | int) -> bytes:
+    """Return a plain command as the server reads it. redis-py would take longer: it looks at each part anew."""
+    return b"*%d\r\n%b" % (1 + len(parts), _packed(name, *parts))
+
+
+@lru_cache(maxsize=4096)
+def head(parts: int, *first: Part) -> bytes:
+    """Return the beginning of a plain command of so many ``parts``: the ``first`` of them. It is kept for later."""
+    return b"*%d\r\n%b" % (parts, _packed(*first))
+
+
+@lru_cache(maxsize=256)
+def tail(*last: Part | int) -> bytes:
+    """Return the other parts of a command that begins with :func:`head`. They are the same for all partitions."""
+    return _packed(*last)
+
+
+def script_call(script: Script, keys: tuple[Part, ...], args: Sequence[Part | int], *, by_digest: bool = True) -> bytes:
+    """Return the command that runs ``script``. It names the script by its digest, or brings its text."""
+    how = ("EVALSHA", script.digest) if by_digest else ("EVAL", script.text)
+    head = (_kept_head if len(keys) <= KEYS_OF_SESSION_MAX else _head)(*how, keys)
+    return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), head, _packed(*args))
+
+
+def with_text(packed: bytes, script: Script) -> bytes:
+    """Return ``packed`` with the text of ``script`` in place of its digest."""
+    return packed.replace(_packed("EVALSHA", script.digest), _packed("EVAL", script.text), 1)
+
+
+def commands_in(packed: bytes) -> list[bytes]:
+    """Return the commands of which ``packed`` consists."""
+    found, at = [], 0
+    while at < len(packed):
+        first, end = at, packed.index(b"\r\n", at)
+        parts, at = int(packed[at + 1 : end]), end + 2
+        for _ in range(parts):
+            end = packed.index(b"\r\n", at)
+            at = end + 2 + int(packed[at + 1 : end]) + 2
+        found.append(packed[first:at])
+    return found
+
+
+def _packed(*parts: Part | int) -> bytes:
+    read = b""
+    for part in parts:
+        encoded = part if type(part) is bytes else str(part).encode()
+        read += b"$%d\r\n%b\r\n" % (len(encoded), encoded)
+    return read
+
+
+def _head(command: str, script: str, keys: tuple[Part, ...]) -> bytes:
+    return _packed(command, script, len(keys), *keys)
+
+
+# All sessions of a partition have the same.
+_kept_head = lru_cache(maxsize=4096)(_head)

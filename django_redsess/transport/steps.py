@@ -1,0 +1,310 @@
+"""
+Work as steps, which threads and event loops take in the same way.
+
+Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause`, :class:`SendSignals` or
+:class:`CallOutside`. It is sent the result, or thrown the error. :func:`drive` and :func:`adrive` do what is yielded,
+and differ in nothing but ``await``. All else is written once.
+
+:class:`Call` and :class:`Plain` are one round trip each, as a value. Steps yield *from* them, and get a result whose
+type is known. :func:`together` asks several partitions in one round trip to each server. :func:`merged` reads a page of
+entries that are spread over partitions, and :func:`bisect` finds a rank over all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from concurrent import futures
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from django_redsess import signals
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.signals import EndedSession, Reason
+from django_redsess.transport import attempts, compatibility, exchange
+from django_redsess.transport.attempts import PipelineExtras
+from django_redsess.transport.connections import loop_pool, of
+from django_redsess.transport.exchange import Pause, Send
+from django_redsess.transport.keys import Partition, Store, is_sid, using
+from django_redsess.transport.packing import Part, command
+from django_redsess.transport.replicas import Confirmation
+from django_redsess.transport.scripts import Script
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class EndedSessions(Collection[EndedSession]):
+    """
+    The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates.
+
+    ``by`` and ``message`` are those of :class:`EndedSession`.
+    """
+
+    def __init__(self, at_milliseconds: bytes, groups: Sequence[Any], by: str = "", message: str = "") -> None:
+        self._at, self._by, self._message = at_milliseconds, by, message
+        self._groups = list(zip(groups[::3], groups[1::3], groups[2::3], strict=True))
+
+    def __len__(self) -> int:
+        return sum(count for _, count, _ in self._groups)
+
+    def __iter__(self) -> Iterator[EndedSession]:
+        at = time_of(self._at)
+        for reason, _, packed in self._groups:
+            why, start = Reason(reason.decode()), 0
+            # See with_ended in common.lua. A foreign record may have any text as its user, and a name that is no sid.
+            while start < len(packed):
+                end = start + 21 + packed[start + 20]
+                sid, user_id = packed[start : start + 20].decode(errors="replace"), packed[start + 21 : end]
+                login_at = seen_at = None
+                if user_id:
+                    times = packed[end : end + 6], packed[end + 6 : end + 12]
+                    login_at, seen_at = (time_of(int.from_bytes(each, "big")) for each in times)
+                    end += 12
+                if is_sid(sid):
+                    who = user_id.decode(errors="replace")
+                    yield EndedSession(sid, who, why, at, login_at, seen_at, self._by, self._message)
+                start = end
+
+    def __contains__(self, ended: object) -> bool:
+        return ended in list(self)
+
+
+LAST_SECOND = 250_000_000_000
+"""In the year 9892. A later time is shown as this one, because Python's dates end soon after."""
+
+
+def time_of(milliseconds: float | bytes) -> datetime:
+    """Return the datetime of a time that the server wrote."""
+    return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)
+
+
+class Step(Generic[T]):
+    """Steps as a value: it can be yielded from, or run by itself."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Steps[T]:
+        raise NotImplementedError
+
+    def run(self) -> T:
+        """Take the steps, and return the result."""
+        return drive(iter(self))
+
+    async def arun(self) -> T:
+        """Do as :meth:`run` does, awaiting the result."""
+        return await adrive(iter(self))
+
+
+@dataclass(slots=True)
+class SendSignals:
+    """What has begun or ended, of which the receivers of the signals are told."""
+
+    events: Collection[signals.Event]
+
+
+@dataclass(slots=True)
+class CallOutside:
+    """A function that waits for something else than our servers, such as a database. Its result is the reply."""
+
+    function: Callable[[], Any]
+
+
+Steps = Generator[Send | Pause | SendSignals | CallOutside, Any, T]
+"""Work of several steps; ``T`` is what it returns."""
+
+
+def drive(steps: Steps[T]) -> T:
+    """Take ``steps`` to their end, and return what they return."""
+    try:
+        wanted = next(steps)
+        while True:
+            reply = None
+            try:
+                if isinstance(wanted, Send):
+                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
+                elif isinstance(wanted, Pause):
+                    _wait(wanted)
+                elif isinstance(wanted, CallOutside):
+                    reply = wanted.function()
+                else:
+                    signals.announce(wanted.events)
+            except Exception as error:
+                wanted = steps.throw(error)
+            except BaseException:
+                # Now, and not when the last traceback that has these steps is forgotten.
+                steps.close()
+                raise
+            else:
+                wanted = steps.send(reply)
+    except StopIteration as end:
+        returned: T = end.value
+        return returned
+
+
+async def adrive(steps: Steps[T]) -> T:
+    """Do as :func:`drive` does, awaiting each step."""
+    try:
+        wanted = next(steps)
+        while True:
+            reply = None
+            try:
+                if isinstance(wanted, Send):
+                    connections = await loop_pool(wanted.to)
+                    reply = await exchange.asend(connections, wanted.packed, wanted.replies, wanted.then)
+                elif isinstance(wanted, Pause):
+                    await _await(wanted)
+                elif isinstance(wanted, CallOutside):
+                    reply = await sync_to_async(wanted.function)()
+                else:
+                    await signals.aannounce(wanted.events)
+            except Exception as error:
+                wanted = steps.throw(error)
+            except BaseException:
+                # Now, and not when the last traceback that has these steps is forgotten.
+                steps.close()
+                raise
+            else:
+                wanted = steps.send(reply)
+    except StopIteration as end:
+        returned: T = end.value
+        return returned
+
+
+def in_store(
+    store: Store | None, operation: Callable[P, Steps[T] | Step[T]], *args: P.args, **kwargs: P.kwargs
+) -> Steps[T]:
+    """Take the steps that ``operation`` returns in ``store``, as ``using`` does. Return what they return."""
+    with using(store):
+        steps: Steps[T] = iter(operation(*args, **kwargs))
+    go_on: Callable[[], Any] = partial(next, steps)
+    try:
+        while True:
+            # Not while something is awaited: others go on meanwhile.
+            with using(store):
+                try:
+                    wanted = go_on()
+                except StopIteration as end:
+                    returned: T = end.value
+                    return returned
+            try:
+                go_on = partial(steps.send, (yield wanted))
+            except Exception as error:
+                go_on = partial(steps.throw, error)
+    finally:
+        steps.close()
+
+
+def _wait(pause: Pause) -> None:
+    if pause.until is None:
+        time.sleep(pause.seconds)
+    else:
+        futures.wait([pause.until], pause.seconds)
+
+
+async def _await(pause: Pause) -> None:
+    if pause.until is None:
+        await asyncio.sleep(pause.seconds)
+    else:
+        await asyncio.wait([asyncio.wrap_future(pause.until)], timeout=pause.seconds)
+
+
+@dataclass(slots=True)
+class Call(Step[T]):
+    """
+    One script on the server of one partition: what is sent, and ``read``, which makes a result of the reply.
+
+    If the script may end sessions, ``read`` also gets which have ended. ``once`` are arguments behind ``args`` for what
+    must not happen twice: they are left out when the call is sent again because its reply was lost. ``before`` makes
+    plain commands from the server's time; they are sent in front of the script. ``asks`` is how many commands those
+    are; ``read`` gets their replies last. ``confirmation`` is for ends that replicas confirm. ``by`` and ``message``
+    are those of the sessions that the script ends. ``name`` is what observers are told, if not the script's task.
+
+    Raises SessionStoreUnavailable in an outage, ImproperlyConfigured where the store does not suit this site, and
+    redis-py's ResponseError when the server refuses for any other reason.
+    """
+
+    partition: Partition
+    script: Script
+    keys: tuple[Part, ...]
+    args: Sequence[Part | int]
+    read: Callable[..., T]
+    once: Sequence[Part | int] = ()
+    before: Callable[[int], bytes] | None = None
+    asks: int = 0
+    confirmation: Confirmation | None = None
+    by: str = ""
+    message: str = ""
+    name: str = ""
+
+    def __iter__(self) -> Steps[T]:
+        tag, server = self.partition.tag, of(self.partition)
+        if tag not in server.agreed:
+            yield from compatibility.agree([self.partition])
+        before = b"" if self.before is None else self.before((yield from now(self.partition)))
+        then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
+        along = PipelineExtras(before, self.asks, then)
+        reply, replies = yield from attempts.run(tag, self.script, self.keys, self.args, self.once, along, self.name)
+        result = yield from self.finished(reply, () if self.before is None else (replies,))
+        if tag not in server.agreed:
+            # The server did not know the script: it may have lost its data. Nobody else is to be the first to write.
+            with suppress(SessionStoreUnavailable):
+                yield from compatibility.agree([self.partition])
+        return result
+
+    def finished(self, reply: Any, beside: tuple[Any, ...] = ()) -> Steps[T]:
+        """Make the result of ``reply``, and of the replies ``beside`` it. Tell of sessions that have ended."""
+        if not self.script.ends:
+            return self.read(reply, *beside)
+        reply, at, *groups = reply
+        of(self.partition).clock.learn_from_script(int(at))
+        ended = EndedSessions(at, groups, self.by, self.message)
+        result = self.read(reply, ended, *beside)
+        if not signals.hold(ended):
+            yield SendSignals(ended)
+        return result
+
+
+@dataclass(slots=True)
+class Plain(Step[T]):
+    """
+    Plain commands in one round trip to the server of ``partition``: ``read`` makes a result of their replies.
+
+    ``packed`` are the commands, or makes them from the server's time. ``replies`` is how many replies there are; an
+    error among the first ``needed`` is raised. ``name`` stands for what is asked, where it meets an outage. One of the
+    commands may run ``script``, which declares all its keys. Raises what :class:`Call` raises.
+    """
+
+    partition: Partition
+    name: str
+    packed: bytes | Callable[[int], bytes]
+    replies: int
+    read: Callable[[list[Any]], T]
+    needed: int = 1
+    script: Script | None = None
+
+    def __iter__(self) -> Steps[T]:
+        tag, server = self.partition.tag, of(self.partition)
+        if tag not in server.agreed:
+            yield from compatibility.agree([self.partition])
+        packed = self.packed
+        if not isinstance(packed, bytes):
+            packed = packed(server.clock.now() or (yield from now(self.partition)))
+        replies = yield from attempts.fetch(server, tag, self.name, packed, self.replies, self.needed, self.script)
+        return self.read(replies)
+
+
+def now(partition: Partition) -> Steps[int]:
+    """Return the time of the server that has ``partition``, in milliseconds. Ask for it where it is not known."""
+    server = of(partition)
+    known: int | None = server.clock.now()
+    if known is None:
+        reply = yield from attempts.fetch(server, partition.tag, "time", command("TIME"), 1)
+        known = of(partition).clock.learn(reply[0])
+    return known

@@ -1,0 +1,93 @@
+"""Sign-ins of the past, by the rules and filters of their page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_redsess.contrib.history.admin import SignInAdmin
+from django_redsess.contrib.history.models import SignIn
+from tests.helpers.admin_pages import staff
+from tests.helpers.api import get, status
+
+pytestmark = pytest.mark.django_db
+
+AT = 1_900_000_000_000
+
+
+@pytest.fixture
+def rows(alice) -> list[SignIn]:
+    bob = User.objects.create_user("bob")
+    ended = {"ended_at": datetime(2030, 4, 1, tzinfo=UTC), "reason": "kicked", "by": "7", "message": "Call us."}
+    return [
+        SignIn.objects.create(user=alice, login_ms=AT, address="198.51.100.7", **ended),
+        SignIn.objects.create(user=bob, login_ms=AT, client="Firefox on Linux", is_new=True),
+        SignIn.objects.create(user=alice, login_ms=AT + 1000),
+    ]
+
+
+def found(client: Client, **query: object) -> list[str]:
+    return [each["id"] for each in get(client, "history", **query)["sign_ins"]]
+
+
+def test_sign_ins_are_listed_with_their_ends(alice, root, rows) -> None:
+    first = get(root, "history", state="ended")["sign_ins"]
+    assert first == [
+        {
+            "id": str(rows[0].pk),
+            "user_id": str(alice.pk),
+            "ip": "198.51.100.7",
+            "user_agent": "",
+            "device": "",
+            "place": "",
+            "created_at": AT / 1000,
+            "last_seen_at": None,
+            "ended_at": datetime(2030, 4, 1, tzinfo=UTC).timestamp(),
+            "ended_is_about": False,
+            "reason": "kicked",
+            "ended_by": "7",
+            "message": "Call us.",
+            "is_new_device": None,
+        }
+    ]
+
+
+def test_filters_are_those_of_the_page(alice, root, rows) -> None:
+    one, two, three = (str(row.pk) for row in rows)
+    assert found(root) == [three, two, one]
+    assert found(root, user=alice.pk) == [three, one]
+    assert found(root, q="bob") == [two]
+    assert found(root, reason="kicked") == [one]
+    assert found(root, state="living") == [three, two]
+    assert found(root, new="1") == found(root, browser="Firefox") == found(root, system="Linux") == [two]
+    assert found(root, until="2029-01-01") == found(root, when="today") == []
+    assert found(root, since="2029-01-01", until="2031-01-01") == [three, two, one]
+    for query in ({"state": "x"}, {"when": "x"}, {"since": "x"}, {"until": "2030-02-30"}, {"browser": "x"}):
+        assert status(root, "get", "history", **query) == 422
+
+
+def test_pages_have_each_once_while_others_come_and_go(alice, root, rows) -> None:
+    one, two, three = (str(row.pk) for row in rows)
+    answer = get(root, "history", limit=1)
+    assert [each["id"] for each in answer["sign_ins"]] == [three]
+    SignIn.objects.create(user=alice, login_ms=AT + 2000)
+    rows[2].delete()
+    answer = get(root, "history", limit=1, cursor=answer["next"])
+    assert [each["id"] for each in answer["sign_ins"]] == [two]
+    answer = get(root, "history", limit=1, cursor=answer["next"])
+    assert ([each["id"] for each in answer["sign_ins"]], answer["next"]) == ([one], None)
+
+
+def test_a_sites_own_rule_holds(root, rows, monkeypatch) -> None:
+    every = SignInAdmin.get_queryset
+    monkeypatch.setattr(SignInAdmin, "get_queryset", lambda self, request: every(self, request).filter(is_new=True))
+    assert found(root) == [str(rows[1].pk)]
+
+
+def test_who_may_not_see_users_finds_none_by_name(rows) -> None:
+    client = staff(Client(), "view_signin")
+    assert len(found(client)) == 3
+    assert found(client, q="bob") == []

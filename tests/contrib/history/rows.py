@@ -1,0 +1,29 @@
+"""Rows of past sign-ins, as the recorder leaves them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.recording import row_of_beginning
+from django_redsess.signals import Reason
+from tests.admin.visits import FIREFOX
+
+LIST = "/admin/redsess_history/signin/"
+
+
+def row(
+    user: User, *, ago: timedelta = timedelta(hours=1), address: str = "192.0.2.7", agent: str = FIREFOX, **fields: Any
+) -> SignIn:
+    """Save the sign-in of ``user`` so long ago, which lives unless ``fields`` have its end."""
+    made = row_of_beginning(user.pk, datetime.now(UTC) - ago, address, agent)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    made.save()
+    return made
+
+
+def ended(user: User, reason: Reason | str = Reason.LOGOUT, **fields: Any) -> SignIn:
+    """Save a sign-in of ``user`` whose session ended half an hour ago, for this reason."""
+    return row(user, reason=str(reason), ended_at=datetime.now(UTC) - timedelta(minutes=30), **fields)

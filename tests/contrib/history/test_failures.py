@@ -1,0 +1,160 @@
+"""A database that is locked, full, down or silent fails no sign-in, no end and no cleaner."""
+
+import logging
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connections
+from django.test import Client
+
+from benchmarks.postgresql import PostgreSQL, programs
+from django_redsess import cleaning, online
+from django_redsess.contrib.history import lost, writing
+from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.writing import losses
+from testproject.servers import free_port
+from tests.contrib.history.elsewhere import ALIAS
+from tests.helpers.behind import make_due
+
+needs_postgresql = pytest.mark.skipif(programs() is None, reason="no PostgreSQL, or no psycopg")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch) -> Iterator[None]:
+    """Wait for a short time, and nothing was lost so far."""
+    monkeypatch.setattr(writing, "WAIT_SECONDS", 0.2)
+    losses.forget()
+    yield
+    losses.forget()
+
+
+def rows() -> int:
+    return SignIn.objects.using(ALIAS).count()
+
+
+def signs_in_and_out() -> float:
+    """Sign somebody in and out, have the cleaner end another session, and return how long that took."""
+    user, _ = User.objects.get_or_create(username="alice")
+    began = time.monotonic()
+    browser = Client()
+    browser.force_login(user)
+    assert browser.get("/account/sessions/").status_code == 200
+    assert browser.post("/logout/").status_code == 302
+    assert online.count(user_ids=[str(user.pk)]) == 0
+    return time.monotonic() - began
+
+
+def lines(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name.startswith(("django_redsess", "django.dispatch"))]
+
+
+def test_a_locked_database_is_waited_for_once_and_then_left_alone(file: Path, redis, new_session, caplog) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        # SQLite would wait for 20 seconds, each time.
+        assert signs_in_and_out() < 10
+        make_due(redis, *(new_session(str(number)).sid for number in range(9)))
+        assert sum(cleaning.expired()) == 9
+        [line] = lines(caplog)
+        assert "locked" in line
+        # One begin and one end of alice; nine of others.
+        assert lost() == 20
+        other.execute("ROLLBACK")
+    assert rows() == 0
+
+
+def test_after_the_rest_rows_are_written_again_and_the_log_says_so(file: Path, caplog, monkeypatch) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        signs_in_and_out()
+        other.execute("ROLLBACK")
+    signs_in_and_out()
+    assert rows() == 0
+    monkeypatch.setattr(losses, "rests_until", 0.0)
+    with caplog.at_level(logging.INFO, "django_redsess"):
+        signs_in_and_out()
+    assert rows() == 1
+    assert [line.split(",")[0] for line in lines(caplog)[1:]] == ["Sign-ins are recorded again"]
+    # The wait of the site's own queries is as it was.
+    with connections[ALIAS].cursor() as cursor:
+        assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
+
+
+def test_a_full_database_fails_nothing(file: Path, caplog) -> None:
+    with connections[ALIAS].cursor() as cursor:
+        # Migrations leave empty pages.
+        cursor.execute("VACUUM")
+        cursor.execute("PRAGMA page_count")
+        [pages] = cursor.fetchone()
+        cursor.execute(f"PRAGMA max_page_count = {pages}")
+    for _ in range(60):
+        signs_in_and_out()
+        if losses.total:
+            break
+    assert losses.total
+    assert ["full" in line for line in lines(caplog)] == [True]
+
+
+TOLD = ["Sign-ins are not recorded", "Sign-ins can't be read"]
+"""One line each: of what was to be written, and of the page of the user's own sessions."""
+
+
+def test_a_database_that_is_down_fails_nothing(elsewhere, caplog) -> None:
+    pytest.importorskip("psycopg")
+    elsewhere(ENGINE="django.db.backends.postgresql", NAME="site", HOST="127.0.0.1", PORT=str(free_port()), USER="site")
+    signs_in_and_out()
+    assert losses.total == 2
+    assert [line.partition(":")[0] for line in lines(caplog)] == TOLD
+
+
+def test_a_database_that_never_answers_is_left_alone_after_its_time_out(elsewhere, caplog) -> None:
+    pytest.importorskip("psycopg")
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        port = str(silent.getsockname()[1])
+        options = {"connect_timeout": 2}
+        elsewhere(ENGINE="django.db.backends.postgresql", NAME="site", HOST="127.0.0.1", PORT=port, OPTIONS=options)
+        assert signs_in_and_out() < 15
+    assert losses.total == 2
+    assert [line.partition(":")[0] for line in lines(caplog)] == TOLD
+
+
+@needs_postgresql
+@pytest.mark.slow
+def test_postgresql_records_and_does_not_wait_for_a_lock(elsewhere, caplog) -> None:
+    found = programs()
+    assert found is not None
+    with closing(PostgreSQL(found)) as server:
+        elsewhere(**server.database)
+        call_command("migrate", "redsess_history", database=ALIAS, verbosity=0)
+        signs_in_and_out()
+        row = SignIn.objects.using(ALIAS).get()
+        assert (row.reason, row.ended_at is None) == ("logout", False)
+        locked, done = threading.Event(), threading.Event()
+
+        def lock() -> None:
+            with connections[ALIAS].cursor() as cursor:
+                cursor.execute("BEGIN; LOCK TABLE redsess_history_signin")
+                locked.set()
+                done.wait(30)
+            connections[ALIAS].close()
+
+        other = threading.Thread(target=lock)
+        other.start()
+        locked.wait(30)
+        signs_in_and_out()
+        done.set()
+        other.join()
+        assert losses.total == 2
+        # The user's own page does not wait for the lock either: it is shown without the past.
+        told, unread = lines(caplog)
+        assert told.startswith("Sign-ins are not recorded: ")
+        assert unread.startswith("Sign-ins can't be read: ")
+        connections[ALIAS].close()

@@ -1,0 +1,272 @@
+"""The admin's pages of sign-ins: what the list finds and counts, who sees which names, export, and deleting users."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from django_redsess.contrib.history import admin as pages
+from django_redsess.contrib.history.admin import SignInAdmin
+from django_redsess.contrib.history.models import SignIn
+from django_redsess.signals import Reason
+from tests.admin.visits import CHROME
+from tests.contrib.history.rows import LIST, ended, row
+from tests.helpers.admin_pages import MARKUP, Element, Page, Parser, row_of, staff, words
+
+pytestmark = pytest.mark.django_db
+
+VIEW, EXPORT = "view_signin", "export_signin"
+
+
+@pytest.fixture
+def users() -> dict[str, User]:
+    return {name: User.objects.create_user(name, email=f"{name}@example.com") for name in ("alice", "bob", "carol")}
+
+
+def rows_of(response: Any) -> list[dict[str, Any]]:
+    """The rows of the list, by column."""
+    assert response.status_code == 200
+    tables = (each for each in Parser(response.text).open[0].all("table") if each.having.get("id") == "result_list")
+    return [found for table in tables for found in map(row_of, table.all("tr")) if "who" in found]
+
+
+def names(client: Client, **query: str) -> list[str]:
+    return [found["who"] for found in rows_of(client.get(LIST, query))]
+
+
+def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_client, admin_user, users) -> None:
+    ended(users["alice"], Reason.KICKED, by=str(admin_user.pk), ago=timedelta(days=2))
+    ended(users["bob"], Reason.KICKED, by=str(users["bob"].pk), ago=timedelta(days=1), agent=CHROME, is_new=True)
+    ended(users["carol"], "", ended_is_about=True, address="2001:db8::7", ago=timedelta(hours=2))
+    row(users["alice"])
+    newest, carol, bob, alice = rows_of(admin_client.get(LIST))
+    assert [newest["who"], carol["who"], bob["who"], alice["who"]] == ["alice", "carol", "bob", "alice"]
+    assert "admin" in alice["ended"]
+    assert "by the user" in bob["ended"]
+    assert "about" in carol["ended"]
+    assert newest["ended"] == "no end so far"
+    assert ("new device" in bob["text"] + bob["own"], "new device" in alice["text"] + alice["own"]) == (True, False)
+    assert "2001:db8::7" in carol["sender"]
+    assert "Chrome 120" in bob["sender"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"q": "alice"}, ["alice"]),
+        ({"q": "bob@example"}, ["bob"]),
+        ({"q": "192.0.2.7"}, ["alice"]),
+        ({"q": " 192.0.2.0/24 "}, ["bob", "alice"]),
+        ({"q": "2001:db8:0:1::/64"}, ["carol"]),
+        ({"q": "2001:db8:0:2::/64"}, []),
+        ({"q": "2001:db8::/32"}, ["carol"]),
+        ({"q": "nobody"}, []),
+        ({"q": 300 * "x"}, []),
+        ({"reason": "logout"}, ["bob"]),
+        ({"reason": "unknown"}, ["alice"]),
+        ({"state": "living"}, ["carol"]),
+        ({"state": "ended"}, ["bob", "alice"]),
+        ({"new": "1"}, ["bob"]),
+        ({"browser": "Chrome"}, ["bob"]),
+        ({"system": "Linux"}, ["carol", "alice"]),
+        ({"browser": "Firefox", "state": "living"}, ["carol"]),
+        ({"user": "x"}, []),
+        ({"when": "nonsense", "since": "99-99", "until": "9999-12-31"}, ["carol", "bob", "alice"]),
+    ],
+    ids=str,
+)
+def test_search_and_filters(admin_client, users, query, found) -> None:
+    ended(users["alice"], "", ended_is_about=True, ago=timedelta(days=3))
+    ended(users["bob"], ago=timedelta(days=2), address="192.0.2.8", agent=CHROME, is_new=True)
+    row(users["carol"], address="2001:db8:0:1::7")
+    assert names(admin_client, **query) == found
+
+
+@pytest.mark.clock
+def test_dates_are_days_of_the_local_time_zone(admin_client, users, settings) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    today = timezone.localdate()
+    midnight = timezone.make_aware(timezone.datetime.combine(today, timezone.datetime.min.time()))
+    since_midnight = timezone.now() - midnight
+    row(users["alice"], ago=since_midnight - timedelta(seconds=0.5))
+    row(users["bob"], ago=since_midnight + timedelta(seconds=1))
+    row(users["carol"], ago=since_midnight + timedelta(days=20))
+    yesterday, long_ago = str(today - timedelta(days=1)), str(today - timedelta(days=15))
+    for query, found in (
+        ({"when": "today"}, ["alice"]),
+        ({"when": "yesterday"}, ["bob"]),
+        ({"when": "week"}, ["alice", "bob"]),
+        ({"until": long_ago}, ["carol"]),
+        ({"since": yesterday, "until": yesterday}, ["bob"]),
+        ({"since": str(today)}, ["alice"]),
+    ):
+        assert names(admin_client, **query) == found, query
+    assert 'value="' + long_ago in admin_client.get(LIST, {"until": long_ago, "q": "carol"}).text
+
+
+def test_the_list_counts_so_far_and_leads_to_older_ones_by_date(admin_client, users, monkeypatch) -> None:
+    monkeypatch.setattr(pages, "COUNTED_MAX", 3)
+    monkeypatch.setattr(SignInAdmin, "list_per_page", 2)
+    for days in range(5):
+        row(users["alice"], ago=timedelta(days=days, minutes=1))
+    first, last = (admin_client.get(LIST, {"p": number}) for number in (1, 2))
+    assert "More than 3 sign-ins" in Page(first).text
+    assert (len(rows_of(first)), len(rows_of(last))) == (2, 1)
+    assert "Older sign-ins" not in Page(first).links
+    older = Page(admin_client.get(LIST + Page(last).links["Older sign-ins"]))
+    # The day of the last one, and those before.
+    assert "3 sign-ins" in older.text
+    assert "Older sign-ins" not in older.links
+
+
+def test_no_page_counts_or_sorts_all_rows(admin_client, users, django_assert_max_num_queries) -> None:
+    for name in users:
+        ended(users[name], Reason.KICKED, by=str(users["alice"].pk))
+    with django_assert_max_num_queries(6) as queries:
+        assert len(names(admin_client)) == 3
+    counted = [each["sql"] for each in queries if "COUNT(" in each["sql"]]
+    assert len(counted) == 1
+    assert "LIMIT 10001" in counted[0]
+
+
+def test_more_than_a_thousand_users_are_cut_and_said(admin_client, users, monkeypatch) -> None:
+    monkeypatch.setattr("django_redsess.admin.filters.USERS_MAX", 3)
+    for name in users:
+        row(users[name])
+    # The administrator is the first of four.
+    response = admin_client.get(LIST, {"q": "example.com"})
+    assert len(rows_of(response)) == 2
+    assert "More than 3 users match" in " ".join(Page(response).messages)
+
+
+def test_who_may_not_see_users_sees_no_names_and_finds_none(users) -> None:
+    ended(users["alice"], Reason.KICKED, by=str(users["bob"].pk))
+    client = staff(Client(), VIEW, EXPORT)
+    assert names(client) == [f"user {users['alice'].pk}"]
+    assert names(client, q="alice") == []
+    assert names(client, q="192.0.2.7") != []
+    page = client.get(f"{LIST}{SignIn.objects.get().pk}/change/")
+    file = export(client, "csv")
+    for text in (client.get(LIST).text, page.text, file):
+        assert not {"alice", "bob"} & set(text.replace('"', " ").replace(",", " ").replace(">", " ").split())
+        assert "alice" not in text
+    seeing = staff(Client(), VIEW, "view_user", name="seeing")
+    assert names(seeing, q="alice") == ["alice"]
+
+
+def test_a_rule_of_the_site_hides_rows_everywhere(admin_client, users, monkeypatch) -> None:
+    hidden = row(users["bob"])
+    row(users["alice"])
+    every = SignInAdmin.get_queryset
+    monkeypatch.setattr(SignInAdmin, "get_queryset", lambda self, request: every(self, request).exclude(pk=hidden.pk))
+    assert names(admin_client) == ["alice"]
+    assert admin_client.get(f"{LIST}{hidden.pk}/change/").status_code == 302
+    assert "bob" not in export(admin_client, "json")
+    assert "No sign-in is recorded" in admin_client.get(f"/admin/auth/user/{users['bob'].pk}/change/").text
+
+
+def test_pages_are_read_only_and_take_a_permission(admin_client, users) -> None:
+    page = f"{LIST}{row(users['alice']).pk}/"
+    for client, status in (
+        (admin_client, 200),
+        (staff(Client(), "view_user"), 403),
+        (staff(Client(), VIEW, name="v"), 200),
+    ):
+        assert client.get(LIST).status_code == client.get(page + "change/").status_code == status
+    for path in (LIST + "add/", page + "delete/"):
+        assert admin_client.get(path).status_code == 403
+        assert admin_client.post(path, {"post": "yes"}).status_code == 403
+    assert admin_client.post(page + "change/", {"address": "198.51.100.1"}).status_code == 403
+    selected = {"action": "delete_selected", "_selected_action": [SignIn.objects.get().pk], "post": "yes"}
+    admin_client.post(LIST, selected)
+    assert SignIn.objects.get().address == "192.0.2.7"
+
+
+@pytest.mark.parametrize("way", ["page", "action"])
+def test_who_may_delete_users_deletes_their_sign_ins_with_them(users, way) -> None:
+    row(users["alice"])
+    row(users["bob"])
+    client = staff(Client(), "view_user", "delete_user")
+    url = f"/admin/auth/user/{users['alice'].pk}/delete/"
+    action = {"action": "delete_selected", "_selected_action": [users["alice"].pk]}
+    url, data = {"page": (url, {}), "action": ("/admin/auth/user/", action)}[way]
+    assert client.post(url, {**data, "post": "yes"}).status_code == 302
+    assert not User.objects.filter(username="alice").exists()
+    assert SignIn.objects.get().user_id == users["bob"].pk
+
+
+def test_names_and_messages_are_text(admin_client, users) -> None:
+    nasty = User.objects.create_user(MARKUP[:140])
+    ended(users["alice"], Reason.KICKED, by=str(nasty.pk), agent=MARKUP, message=MARKUP)
+    row(nasty, agent=MARKUP)
+    for url in (LIST, f"{LIST}{SignIn.objects.first().pk}/change/", f"/admin/auth/user/{nasty.pk}/change/"):
+        assert "<script>alert" not in admin_client.get(url).text, url
+
+
+def test_links_lead_to_a_users_sign_ins_and_to_those_from_an_address(admin_client, users) -> None:
+    row(users["alice"])
+    row(users["bob"])
+    page = Page(admin_client.get(LIST))
+    assert [found["who"] for found in rows_of(admin_client.get(page.links["alice"]))] == ["alice"]
+    assert len(rows_of(admin_client.get(page.links["192.0.2.7"]))) == 2
+    of_alice = Page(admin_client.get(page.links["alice"]))
+    assert of_alice.links["Online sessions of this user"].endswith(f"/onlinesession/?user={users['alice'].pk}")
+
+
+def export(client: Client, file_format: str, **query: str) -> str:
+    response = client.post(LIST + "export/", {"format": file_format}, query_params=query)
+    assert response.status_code == 200
+    return b"".join(response.streaming_content).decode()
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_export_has_all_that_match_in_order(admin_client, users, monkeypatch, file_format) -> None:
+    monkeypatch.setattr(pages, "EXPORTED_AT_ONCE", 2)
+    for number in range(5):
+        ended(users["alice"], Reason.KICKED, by=str(users["bob"].pk), ago=timedelta(days=number), agent="=cmd()")
+    # At the same moment: the order is that of their ids.
+    same = row(users["bob"])
+    twin = row(users["carol"])
+    SignIn.objects.filter(pk=twin.pk).update(login_ms=same.login_ms)
+    file = export(admin_client, file_format, q="example.com")
+    if file_format == "csv":
+        found: list[Any] = list(csv.DictReader(io.StringIO(file.removeprefix("\ufeff"))))
+        assert found[-1]["user_agent"] == "'=cmd()"
+    else:
+        found = json.loads(file)["sign_ins"]
+        assert json.loads(file)["count"] == 7
+    assert [each["user"] for each in found].count("alice") == 5
+    assert sorted(each["user"] for each in found if each["user"] != "alice") == ["bob", "carol"]
+    times = [each["login_at"] for each in found]
+    assert times == sorted(times, reverse=True)
+    assert {each["by"] for each in found if each["user"] == "alice"} == {"bob"}
+    assert "q=example.com" in LogEntry.objects.get().change_message
+
+
+def test_export_takes_a_permission_and_a_form(admin_client, users) -> None:
+    row(users["alice"])
+    client = staff(Client(), VIEW)
+    assert client.post(LIST + "export/", {"format": "csv"}).status_code == 403
+    assert "/export/" not in client.get(LIST).text
+    assert admin_client.get(LIST + "export/").status_code == 405
+    assert admin_client.post(LIST + "export/", {"format": "exe"}).status_code == 400
+    assert admin_client.post(LIST + "export/?nonsense=1", {"format": "csv"}).status_code == 400
+
+
+def test_empty_lists_say_so(admin_client, users) -> None:
+    for query in ({}, {"q": "nobody"}, {"reason": "evicted"}):
+        page = Parser(admin_client.get(LIST, query).text).open[0]
+        assert about(page), query
+
+
+def about(page: Element) -> list[str]:
+    return [words(each.text()) for each in page.all("p") if each.having.get("class") == "redsess-about"]

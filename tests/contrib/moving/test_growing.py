@@ -1,0 +1,183 @@
+"""Sessions that move between two stores of this engine: each is in one of them, and what holds in one holds in both."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionLimitReached
+from django_redsess.session import blocks
+from django_redsess.session.user_limit import REFUSE, Limit
+from django_redsess.transport.keys import Store, keyspace, sid_of, using
+from django_redsess.transport.steps import drive
+from tests.contrib.moving.conftest import grow, session_of
+from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store_before, user_in
+from tests.contrib.moving.test_interleavings import Work
+from tests.helpers.behind import faults
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "moving", "left_alone", "grows")]
+
+
+@pytest.fixture
+def grows(moving: Any) -> None:
+    grow(moving, **OWN)
+
+
+def sids_in(store: Store | None) -> set[str]:
+    with using(store):
+        return {each.sid for each in online.sessions(guests=True)}
+
+
+def in_both() -> set[str]:
+    """The sids of sessions that are in two stores at once."""
+    return sids_in(the_store_before()) & sids_in(None)
+
+
+def test_step_1_is_the_plain_engine_on_the_store_before(step) -> None:
+    keys = [in_own_store("7"), in_own_store(), in_own_store("8")]
+    with step(1):
+        new = sign_in("7")
+        assert {each.sid for each in online.sessions(guests=True)} == {sid_of(key) for key in (*keys, new)}
+        assert online.count(user_ids=["7"]) == 2
+        assert online.moving_from() == ""
+    assert sids_in(None) == set()
+
+
+def test_all_sessions_of_a_user_come_along(step) -> None:
+    keys, other = [in_own_store("7") for _ in range(3)], in_own_store("8")
+    with step(2):
+        assert session_of(keys[0])["_auth_user_id"] == "7"
+        assert sids_in(None) == {sid_of(key) for key in keys}
+        assert online.moving_from()
+        sign_in("8")
+        assert online.count(user_ids=["8"]) == 2
+        assert online.moving_from() == ""
+    assert user_in(other, step) == {"8"}
+    assert in_both() == set()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_limit_counts_what_has_not_moved(step, number: int) -> None:
+    for _ in range(2):
+        in_own_store("7")
+    with step(number):
+        session = session_of()
+        session["_auth_user_id"] = "7"
+        session.signed_in(Limit(2, REFUSE))
+        with pytest.raises(SessionLimitReached):
+            session.save()
+
+
+def test_blocks_are_copied_and_what_was_lifted_is_not(step) -> None:
+    alice, bob, carol = (User.objects.create_user(name) for name in ("alice", "bob", "carol"))
+    until = datetime.now(UTC) + timedelta(hours=1)
+    with step(1):
+        for user in (alice, bob):
+            with using(the_store_before()):
+                online.block(user, until=until, message="Please call us.")
+        online.unblock(bob)
+    with using(the_store_before()):
+        online.block(carol, until=until)
+    with step(2):
+        call_command("movesessions", verbosity=0)
+    # The settings that a site has afterwards.
+    found = [block for block, _ in drive(blocks.page(0, 10))]
+    assert {each.user_id: each.message for each in found} == {str(alice.pk): "Please call us.", str(carol.pk): ""}
+
+
+def test_what_is_due_ends_and_what_can_not_be_read_stays(step, redis, capsys) -> None:
+    keys = [in_own_store("7") for _ in range(4)]
+    before = the_store_before()
+    with using(before):
+        store = keyspace().partitions[0]
+        redis.hset(store.login, sid_of(keys[0]), b"nothing")
+        redis.zadd(store.expire, {sid_of(keys[1]): 1})
+    with step(2):
+        call_command("movesessions", dry_run=True)
+        assert "Would move 2 sessions. 2 were not" in capsys.readouterr().out
+        call_command("movesessions")
+        assert "Moved 2 sessions. 1 were not" in capsys.readouterr().out
+        call_command("movesessions")
+        assert "Moved 0 sessions. 1 were not" in capsys.readouterr().out
+    assert sids_in(None) == {sid_of(key) for key in keys[2:]}
+
+
+@pytest.mark.parametrize("option", [{"finish": True}, {"back": True}, {"after": "a"}])
+def test_options_for_other_engines_are_refused(step, option: dict[str, Any]) -> None:
+    with step(2), pytest.raises(CommandError, match="is not for another store of this engine"):
+        call_command("movesessions", **option)
+
+
+def test_nothing_moves_in_step_1(step) -> None:
+    with step(1), pytest.raises(CommandError, match="MOVE_TO"):
+        call_command("movesessions")
+
+
+def test_a_cookie_that_neither_store_knows_leaves_nothing(step, redis) -> None:
+    key = "0123456789abcdefghijklmnopqrstuv"
+    for number in (1, 2):
+        with step(number):
+            assert session_of(key).load() == {}
+            session_of(key).flush()
+            session_of(key).delete(key)
+            assert not session_of().exists(key)
+    assert [name for name in redis.keys() if b":meta" not in name] == []
+
+
+@pytest.mark.parametrize("what", ["save", "end", "new key", "end of the user"])
+def test_whatever_happens_in_the_midst_of_a_move(step, what: str) -> None:
+    """A process of step 2 stops anywhere in a move, one of step 1 works, and the move goes on or is never ended."""
+    alice = User.objects.create_user("alice")
+    for at, goes_on in product(range(1, 16), (True, False)):
+        key = in_own_store(str(alice.pk), basket=1)
+        with step(2):
+            moving = session_of(key)
+        with step(1):
+            here = session_of(key)
+            here.load()
+        work = Work(step, 2, moving.loading())
+        for _ in range(at):
+            go_on(work)
+        with step(1):
+            new = happen(what, here, alice)
+        while goes_on and not work.done:
+            work.go_on()
+        for number in (2, 1, 2):
+            with step(number):
+                if what == "save":
+                    assert session_of(key)["basket"] == 2, at
+                else:
+                    assert session_of(key).load() == {}, at
+                if new:
+                    assert session_of(new)["basket"] == 1
+        assert in_both() == set()
+        with step(2):
+            online.end_all()
+    assert faults() == []
+
+
+def go_on(work: Work) -> None:
+    if not work.done:
+        work.go_on()
+
+
+def happen(what: str, here: SessionStore, user: User) -> str:
+    if what == "save":
+        here["basket"] = 2
+        here.save()
+    elif what == "new key":
+        here.cycle_key()
+        here.save()
+        return str(here.session_key)
+    elif what == "end":
+        here.flush()
+    else:
+        online.end_user(user)
+    return ""
