@@ -49,7 +49,7 @@ def configure() -> None:
         USE_TZ=True,
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
         INSTALLED_APPS=[
-            *(["django_redsess"] if step else []),
+            *(["django_redsess", "django_redsess.contrib.moving"] if step else []),
             "django.contrib.auth",
             "django.contrib.contenttypes",
             "django.contrib.sessions",
