@@ -32,7 +32,7 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.responses import (
     View,
-    _answers_problems,
+    answers_problems,
     delete_cookie,
     is_shared,
     key_in,
@@ -155,7 +155,7 @@ class Closing:
             try:
                 yield from session.saving()
             except UpdateError:
-                if not _answers_problems(self.request):
+                if not answers_problems(self.request):
                     raise interruption() from None
                 self.response = _interrupted(self.response)
                 return False

@@ -139,7 +139,7 @@ def unavailable(
                 detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
             for_developers = _for_developers(outage) if settings.DEBUG else {}
             response: HttpResponse
-            if _answers_problems(request):
+            if answers_problems(request):
                 response = problem_details(503, detail, **for_developers)
             elif _wants_json(request):
                 response = JsonResponse({"detail": detail, **for_developers}, status=503)
@@ -186,7 +186,7 @@ def refused(
     try:
         with in_our_language():
             handler: Any = get_resolver(get_urlconf()).resolve_error_handler(403)
-            if _answers_problems(request):
+            if answers_problems(request):
                 response = problem_details(403, str(error))
             elif handler is not permission_denied or _exists("403.html"):
                 return None
@@ -214,7 +214,8 @@ def _exists(template: str) -> bool:
     return True
 
 
-def _answers_problems(request: HttpRequest) -> bool:
+def answers_problems(request: HttpRequest) -> bool:
+    """Tell whether the view of ``request`` is marked by :func:`answer_problems`."""
     return getattr(getattr(request.resolver_match, "func", None), "answers_problems", False)
 
 

@@ -17,6 +17,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend, online
+from django_redsess.accounts import end_sessions
 from django_redsess.conf import MESSAGE_MAX, REFUSE, conf
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.middleware import SessionMiddleware, places_of
@@ -28,11 +29,11 @@ from django_redsess.transport.steps import drive
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
-from django_redsess.accounts import end_sessions
 
 DEACTIVATED = gettext_noop("Your account was deactivated.")
 DELETED = gettext_noop("Your account was deleted.")
 PASSWORD_CHANGED = gettext_noop("Your password was changed.")
+
 logger = logging.getLogger("django_redsess")
 
 

@@ -18,12 +18,13 @@ from django_redsess.checks.server import may_ask
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import operations
 from django_redsess.session.elsewhere import elsewhere
 from django_redsess.times import stored
 from django_redsess.transport import packing
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.partitions import ask_each
-from django_redsess.transport.steps import drive, now, time_of
+from django_redsess.transport.steps import drive, time_of
 
 APP_OF_MOVES = "django_redsess.contrib.moving"
 
@@ -56,10 +57,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
     with suppress(DatabaseError, SessionStoreUnavailable):  # The table may not be there.
         # In this order: without rows, nothing is sent, and nothing agreed about the store.
         was_moved = Session.objects.exists() and seconds_since_first_move() is not None
-        if (
-            was_moved
-            and Session.objects.filter(expire_date__gt=stored(time_of(drive(now(keyspace().partitions[0]))))).exists()
-        ):
+        if was_moved and Session.objects.filter(expire_date__gt=stored(time_of(operations.time().run()))).exists():
             message = "Sessions were moved here, and rows of theirs are left in the table of Django's sessions."
             hint = (
                 "Whoever reads them, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as they were, and "

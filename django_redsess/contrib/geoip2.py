@@ -24,14 +24,14 @@ def places(addresses: Sequence[str]) -> dict[str, str]:
     there is no database.
     """
     database = _database(getattr(settings, "GEOIP_PATH", None))
-    found_places = {}
+    places_of = {}
     for address in addresses:
         # Django would ask the DNS for a text that is no address.
         with suppress(ValueError, AddressNotFoundError):
             if ip_address(address).is_global:
                 found: Any = database.city(address) if database.is_city else database.country(address)
-                found_places[address] = ", ".join(filter(None, (found.get("city"), found["country_name"])))
-    return found_places
+                places_of[address] = ", ".join(filter(None, (found.get("city"), found["country_name"])))
+    return places_of
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,4 @@
-"""
-How sessions are shown: browsers, times and untrusted text, the columns of exported files, and the pages' language.
-"""
+"""How sessions are shown: browsers, times and untrusted text, and the pages' language."""
 
 from __future__ import annotations
 

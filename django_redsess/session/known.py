@@ -12,10 +12,7 @@ from django.http.response import HttpResponseBase
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Touch
-from django_redsess.session.record import (
-    Client,
-    Record,
-)
+from django_redsess.session.record import Client, Record
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.keys import sid_of
 

@@ -1,8 +1,8 @@
 """
-What users are told of an ended session: notices to its own browser, and messages in the user's other sessions.
+What the browser of an ended session is told: why it is gone, and the message.
 
 Whoever has the cookie of the ended session is told by its note: that may be a thief. The user's other sessions, or the
-next sign-in, get a message.
+next sign-in, get a message: see :mod:`django_redsess.session.messages`.
 """
 
 from __future__ import annotations

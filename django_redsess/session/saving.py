@@ -1,5 +1,5 @@
 """
-What a session object knows, and saving it, from the first attempt to the last.
+Saving a session, from the first attempt to the last.
 
 Other requests may save the same session meanwhile. Each attempt writes only if the stored record is still the one that
 this object knows. If not, the changes of both are merged, and the next attempt follows. All sessions of a user are in
@@ -104,6 +104,36 @@ def change_of(session: SessionState) -> Change | None:
 def user_of(data: dict[str, Any]) -> str:
     """Return the user id in the data of a session, ``""`` for a guest."""
     return "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
+
+
+DEPTH_MAX = 200
+"""The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
+
+CONTAINERS = (dict, list, tuple)
+
+
+def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
+    """
+    Raise ValueError if a value of ``data`` has more than 200 levels of lists and dicts.
+
+    How deep Python can write and read depends on its version and on the depth of the stack. ``serialized`` is the text
+    of the data. If it has too few brackets for so many levels, the data are not searched.
+    """
+    if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
+        return
+    # By identity, so that a shared container is searched once.
+    level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
+    for _ in range(DEPTH_MAX):
+        level = {
+            id(inner): (key, inner)
+            for key, each in level.values()
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, CONTAINERS)
+        }
+        if not level:
+            return
+    key, _ = next(iter(level.values()))
+    raise ValueError(f"What is under {key!r} in the session has more than {DEPTH_MAX} levels: not saved.")
 
 
 def serialized(session: SessionState, data: dict[str, Any]) -> tuple[bytes, str]:
@@ -391,33 +421,3 @@ def looking(session: SessionState) -> Steps[None]:
         session.known = Known(unpack(loaded.sid, loaded.record), b"", loaded.due)
     except Exception as error:
         log_unusable(loaded.sid, error)
-
-
-DEPTH_MAX = 200
-"""The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
-
-CONTAINERS = (dict, list, tuple)
-
-
-def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
-    """
-    Raise ValueError if a value of ``data`` has more than 200 levels of lists and dicts.
-
-    How deep Python can write and read depends on its version and on the depth of the stack. ``serialized`` is the text
-    of the data. If it has too few brackets for so many levels, the data are not searched.
-    """
-    if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
-        return
-    # By identity, so that a shared container is searched once.
-    level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
-    for _ in range(DEPTH_MAX):
-        level = {
-            id(inner): (key, inner)
-            for key, each in level.values()
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, CONTAINERS)
-        }
-        if not level:
-            return
-    key, _ = next(iter(level.values()))
-    raise ValueError(f"What is under {key!r} in the session has more than {DEPTH_MAX} levels: not saved.")

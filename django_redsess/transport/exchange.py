@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from redis.exceptions import (
     AskError,
@@ -31,10 +31,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from django_redsess.clock import monotonic
 from django_redsess.transport.outages import UNREACHABLE
 from django_redsess.transport.packing import Part, command
-
-if TYPE_CHECKING:
-    pass
-
 
 try:
     from redis._parsers import _AsyncHiredisParser, _HiredisParser

@@ -1,4 +1,9 @@
-"""Several partitions: one round trip to each server, pages that are merged, ranks over all."""
+"""
+Several partitions, as steps.
+
+:func:`together` asks several partitions in one round trip to each server. :func:`merged` reads a page of entries that
+are spread over partitions, and :func:`bisect` finds a rank over all of them.
+"""
 
 from __future__ import annotations
 

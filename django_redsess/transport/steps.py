@@ -6,8 +6,7 @@ Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause`,
 and differ in nothing but ``await``. All else is written once.
 
 :class:`Call` and :class:`Plain` are one round trip each, as a value. Steps yield *from* them, and get a result whose
-type is known. :func:`together` asks several partitions in one round trip to each server. :func:`merged` reads a page of
-entries that are spread over partitions, and :func:`bisect` finds a rank over all of them.
+type is known.
 """
 
 from __future__ import annotations

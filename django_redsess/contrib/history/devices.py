@@ -27,7 +27,7 @@ AGE_SECONDS = 400 * 24 * 3600
 EARLIER_MAX = 1000
 """How many earlier sign-ins of the user are compared: the latest."""
 
-_signer = Signer(salt="django_redsess.contrib.history.device")
+_signer = Signer(salt="django_redsess.history.device")
 
 
 def signed_in(sender: Any, request: HttpRequest, **kwargs: Any) -> None:
