@@ -22,26 +22,19 @@ __all__ = [
     "BegunSession",
     "EndedSession",
     "Reason",
-    "session_ended",
     "sessions_began",
     "sessions_ended",
     "user_blocked",
     "user_unblocked",
 ]
 
-session_ended = Signal()
-"""
-Sent when a session has ended. The sender is :class:`EndedSession`, and receivers get its fields as keyword arguments.
-
-If a receiver raises, the error is logged to ``django.dispatch``, and the other receivers are still called. The signal
-is not sent when a session gets another key.
-"""
-
 sessions_ended = Signal()
 """
-Sent when sessions have ended, for receivers that take many at once. The sender is :class:`EndedSession`.
+Sent when sessions have ended. The sender is :class:`EndedSession`.
 
-Receivers get ``sessions``, a list of up to 250; and ``request``, the request that ended them, or None.
+Receivers get ``sessions``, a list of one to 250 of them, each told once; and ``request``, the request that ended them,
+or None. If a receiver raises, the error is logged to ``django.dispatch``, and the other receivers are still called. The
+signal is not sent when a session gets another key.
 """
 
 sessions_began = Signal()
@@ -238,7 +231,7 @@ def are_wanted() -> bool:
 
 def ends_are_wanted() -> bool:
     """Return whether anybody listens to what ends: then scripts have to name it, and naming thousands is slow."""
-    return bool(session_ended.receivers or sessions_ended.receivers)
+    return bool(sessions_ended.receivers)
 
 
 def announce(events: Iterable[Event], request: HttpRequest | None = None) -> None:
@@ -257,9 +250,6 @@ def _to_send(
     events: Iterable[Event], request: HttpRequest | None
 ) -> Iterator[tuple[Signal, type[Event], dict[str, Any]]]:
     held = list(events)
-    for each in held if session_ended.receivers else ():
-        if isinstance(each, EndedSession):
-            yield session_ended, EndedSession, each._asdict()
     kinds: tuple[tuple[Signal, type[Event]], ...] = ((sessions_began, BegunSession), (sessions_ended, EndedSession))
     for signal, kind in kinds:
         batch = [each for each in held if isinstance(each, kind)] if signal.receivers else []

@@ -39,7 +39,7 @@ def logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, messag
 
     If the present request is in one of them, it continues as a guest's request. If it is in the session that is kept,
     this session gets a new key, so that a copy of its cookie is worth nothing. ``message`` is shown on the user's
-    other devices, at most 200 characters. Without a message nothing is shown there. The signal ``session_ended`` has
+    other devices, at most 200 characters. Without a message nothing is shown there. The signal ``sessions_ended`` has
     the reason ``invalidated``; with :func:`django_redsess.online.end_user` it is ``kicked``.
 
     Raises ValueError for a longer message, and for a user without a primary key. Raises SessionStoreUnavailable in an

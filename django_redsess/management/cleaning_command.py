@@ -167,7 +167,7 @@ class CleaningCommand(CommandWithExamples):
                 return
             self._beat()
             self._report_minute()
-            # Receivers of session_ended may use the database. It may have closed the connection meanwhile.
+            # Receivers of sessions_ended may use the database. It may have closed the connection meanwhile.
             close_old_connections()
             self.patiently(self.rest)
 

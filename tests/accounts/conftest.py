@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess.signals import EndedSession, session_ended
+from django_redsess.signals import EndedSession, sessions_ended
 from tests.helpers.accounts import PASSWORD, sign_in
 
 
@@ -44,9 +44,9 @@ def told() -> Iterator[list[EndedSession]]:
     """The ends that were told, in order."""
     heard: list[EndedSession] = []
 
-    def receive(signal: Any, sender: Any, **named: Any) -> None:
-        heard.append(EndedSession(**named))
+    def receive(sessions: list[EndedSession], **named: Any) -> None:
+        heard.extend(sessions)
 
-    session_ended.connect(receive)
+    sessions_ended.connect(receive)
     yield heard
-    session_ended.disconnect(receive)
+    sessions_ended.disconnect(receive)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from django_redsess import cleaning, online, viewed
-from django_redsess.signals import session_ended
+from django_redsess.signals import EndedSession, sessions_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, stored
 
@@ -48,18 +48,18 @@ def test_a_session_seen_after_the_scan_survives(redis, new_session) -> None:
 def test_receivers_are_called_in_this_thread_until_the_cleaner_is_told_to_stop(redis, new_session) -> None:
     threads = []
 
-    def receive(**_: Any) -> None:
-        threads.append(threading.get_ident())
+    def receive(sessions: list[EndedSession], **_: Any) -> None:
+        threads.extend(threading.get_ident() for _ in sessions)
 
     make_due(redis, *(new_session("7").sid for _ in range(7)))
-    session_ended.connect(receive)
+    sessions_ended.connect(receive)
     try:
         ended = sum(cleaning.expired(batch_size=1, go_on=lambda: len(threads) < 3))
         assert 3 <= ended <= 5
         # Who stops in between is told of what has ended by then, too.
         next(filter(None, cleaning.expired(batch_size=1)))
     finally:
-        session_ended.disconnect(receive)
+        sessions_ended.disconnect(receive)
     assert threads == [threading.get_ident()] * (ended + 1)
     assert stored(redis) == 7 - len(threads)
 

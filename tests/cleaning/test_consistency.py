@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check
-from django_redsess.signals import EndedSession, session_ended
+from django_redsess.signals import EndedSession, sessions_ended
 from django_redsess.transport.keys import Keyspace, Partition, keyspace
 from tests.helpers.behind import have_agreed, text_of
 from tests.helpers.oracle import disagreements
@@ -77,12 +77,12 @@ def filled(partitions, fill) -> Filled:
 def told() -> Iterator[list[EndedSession]]:
     heard: list[EndedSession] = []
 
-    def receive(signal, sender, **named) -> None:
-        heard.append(EndedSession(**named))
+    def receive(sessions, **named) -> None:
+        heard.extend(sessions)
 
-    session_ended.connect(receive)
+    sessions_ended.connect(receive)
     yield heard
-    session_ended.disconnect(receive)
+    sessions_ended.disconnect(receive)
 
 
 def partition_of(sid: str) -> Partition:

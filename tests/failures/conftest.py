@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import AsyncClient, Client
 
-from django_redsess.signals import session_ended
+from django_redsess.signals import EndedSession, sessions_ended
 from testproject import servers
 from tests.helpers.child import Child
 from tests.helpers.outages import OURS, TIMEOUT, caches, close_connections, end_outage
@@ -99,12 +99,12 @@ def told() -> Iterator[list[str]]:
     """The sids of the sessions whose end was told in this process."""
     sids: list[str] = []
 
-    def receive(signal: Any, sender: Any, sid: str, **named: Any) -> None:
-        sids.append(sid)
+    def receive(sessions: list[EndedSession], **named: Any) -> None:
+        sids.extend(each.sid for each in sessions)
 
-    session_ended.connect(receive)
+    sessions_ended.connect(receive)
     yield sids
-    session_ended.disconnect(receive)
+    sessions_ended.disconnect(receive)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from django.core.management import CommandError, call_command
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.signals import session_ended
+from django_redsess.signals import EndedSession, sessions_ended
 from tests.helpers.behind import dump, have_agreed, make_due, stored
 from tests.helpers.online import notice_of, sign_in
 
@@ -68,14 +68,15 @@ def sids(users, new_session) -> list[str]:
 
 @contextmanager
 def on_each_end(do: Callable[[], object]) -> Iterator[None]:
-    def receive(**_: Any) -> None:
-        do()
+    def receive(sessions: list[EndedSession], **_: Any) -> None:
+        for _ in sessions:
+            do()
 
-    session_ended.connect(receive)
+    sessions_ended.connect(receive)
     try:
         yield
     finally:
-        session_ended.disconnect(receive)
+        sessions_ended.disconnect(receive)
 
 
 @pytest.mark.usefixtures("partitions")

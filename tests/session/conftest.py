@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.dispatch import Signal
 
-from django_redsess.signals import EndedSession, session_ended
+from django_redsess.signals import sessions_ended
 from tests.helpers.behind import faults
 from tests.helpers.online import Told
 from tests.helpers.outages import close_connections
@@ -32,12 +32,12 @@ def nothing_to_repair(request, redis) -> Iterator[None]:
 
 @pytest.fixture
 def connect() -> Iterator[Callable[..., None]]:
-    """Return a function that connects a receiver until the test is over: to ``session_ended``, or other signals."""
+    """Return a function that connects a receiver until the test is over: to ``sessions_ended``, or other signals."""
     # A signal holds receivers weakly; here they live as long as they are connected.
     connected: list[tuple[Signal, Callable[..., Any]]] = []
 
     def connect_until_the_end(receiver: Callable[..., Any], *signals: Signal) -> None:
-        for signal in signals or (session_ended,):
+        for signal in signals or (sessions_ended,):
             connected.append((signal, receiver))
             signal.connect(receiver)
 
@@ -50,7 +50,7 @@ def connect() -> Iterator[Callable[..., None]]:
 def told(connect) -> Told:
     """The ends that were told, in order."""
     heard: Told = []
-    connect(lambda signal, sender, **named: heard.append(EndedSession(**named)))
+    connect(lambda sessions, **named: heard.extend(sessions))
     return heard
 
 

@@ -22,7 +22,7 @@ from django.test import AsyncClient, Client
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.session import eviction
-from django_redsess.signals import BegunSession, EndedSession, Reason, session_ended, sessions_began, sessions_ended
+from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 from django_redsess.transport.keys import keyspace
 from tests.helpers.behind import make_due, make_seen, text_of
 from tests.helpers.online import WAYS_TO_DELETE, add_session, ends, notice_of, user_elsewhere
@@ -46,26 +46,22 @@ def browser(request, site) -> Browser:
     return Browser(request.param())
 
 
-def test_a_receiver_gets_who_why_and_when_and_nothing_else(connect, redis, new_session) -> None:
-    heard: list[dict[str, Any]] = []
-    connect(lambda **named: heard.append(named))
+def test_a_receiver_gets_who_why_and_when_and_nothing_else(batches, redis, new_session) -> None:
     before_begin = redis.time()
     session = new_session("7", colour="a secret colour")
     before = redis.time()
     # It is told once, though named twice.
     [ended] = online.end(session.sid, session.sid)
     after = redis.time()
-    (named,) = heard
-    assert ended._asdict().items() <= named.items()
-    assert set(named) == {"signal", "sender", *EndedSession._fields}
-    assert (named["signal"], named["sender"]) == (session_ended, EndedSession)
-    assert (named["sid"], named["user_id"], named["reason"]) == (session.sid, "7", Reason.KICKED)
-    assert json.dumps(named["reason"]) == '"kicked"'
-    assert before_begin[0] - 0.001 <= named["login_at"].timestamp() <= before[0] + before[1] / 1e6
+    told = batches[-1]
+    assert told == {"signal": sessions_ended, "sender": EndedSession, "sessions": [ended], "request": None}
+    assert (ended.sid, ended.user_id, ended.reason) == (session.sid, "7", Reason.KICKED)
+    assert json.dumps(ended.reason) == '"kicked"'
+    assert before_begin[0] - 0.001 <= ended.login_at.timestamp() <= before[0] + before[1] / 1e6
     # The time is the server's, and aware. What is told is in whole milliseconds.
-    assert named["at"].tzinfo is UTC
-    assert before[0] + before[1] / 1e6 - 0.001 <= named["at"].timestamp() <= after[0] + after[1] / 1e6
-    shown = repr(named)
+    assert ended.at.tzinfo is UTC
+    assert before[0] + before[1] / 1e6 - 0.001 <= ended.at.timestamp() <= after[0] + after[1] / 1e6
+    shown = repr(told)
     # Compared before the assert: pytest would print the key.
     shows_key, shows_data = session.session_key in shown, "a secret colour" in shown
     assert not shows_key
@@ -262,12 +258,12 @@ def test_receivers_may_use_the_database_and_be_asynchronous(
 ) -> None:
     heard = []
 
-    async def receive(sid, **named) -> None:
+    async def receive(sessions, **named) -> None:
         await asyncio.sleep(0)
-        heard.append(sid)
+        heard.extend(each.sid for each in sessions)
 
     connect(receive)
-    connect(lambda sid, **named: User.objects.create(username=sid))
+    connect(lambda sessions, **named: User.objects.bulk_create(User(username=each.sid) for each in sessions))
     sessions = [new_session("8") for _ in range(5)]
     if end in WAYS_TO_DELETE:
         for number, session in enumerate(sessions, 1):
@@ -316,13 +312,14 @@ def test_a_receiver_that_raises_is_logged_and_stops_neither_what_ends_nor_a_requ
     assert sum(cleaning.expired(batch_size=2)) == 5
     for way, session in zip(("delete", "adelete"), sessions, strict=False):
         WAYS_TO_DELETE[way](session.session_key)
-    assert (len(told), failures()) == (7, 14)
+    # The cleaner tells in batches of two, and then each delete of one.
+    assert (len(told), failures()) == (7, 2 * (3 + 2))
     browser.sign_in(alice)
     make_due(redis, *(new_session("8").sid for _ in range(5)))
     for path in ("create", "sign-out"):
         assert browser.get(f"{browser.views}/{path}/").status_code == 200
     assert [each.reason for each in told[7:]] == ["expired"] * 5 + ["logout"]
-    assert failures() == 2 * len(told)
+    assert failures() == 2 * (3 + 2 + 1 + 1)
 
 
 @pytest.mark.usefixtures("partitions")
@@ -333,8 +330,8 @@ def test_a_receiver_may_end_other_sessions(browser, alice, told, connect, new_se
     browser.sign_in(alice)
     own = browser.sid
 
-    def end_all(user_id, **named) -> None:
-        online.end(*(each.sid for each in online.sessions(user_ids=[user_id])))
+    def end_all(sessions, **named) -> None:
+        online.end(*(each.sid for each in online.sessions(user_ids=[sessions[0].user_id])))
 
     connect(end_all)
     if first == "kicked":
@@ -487,7 +484,7 @@ servers = pytest.mark.parametrize("ask", [ask_over_wsgi, ask_over_asgi], ids=["w
 def test_what_creates_removed_is_told_after_the_last_byte(redis, connect, new_session, site, view: str, ask) -> None:
     order: list[str] = []
     make_due(redis, *(new_session("8").sid for _ in range(5)))
-    connect(lambda reason, **named: order.append(f"told of one {reason}"))
+    connect(lambda sessions, **named: order.extend(f"told of one {each.reason}" for each in sessions))
     ask(view, order)
     out = order.index("all is out")
     # In how many parts a stream comes depends on the server.

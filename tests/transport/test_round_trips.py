@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from django_redsess.signals import EndedSession, Reason, session_ended
+from django_redsess.signals import EndedSession, Reason, sessions_ended
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import keyspace
@@ -64,18 +64,18 @@ def test_receivers_are_told_before_the_next_step(driven) -> None:
     told = []
     ended = EndedSession("0" * 20, "7", Reason.KICKED, datetime.now(UTC))
 
-    def receive(signal: Any, sender: type[EndedSession], **named: Any) -> None:
-        told.append(sender(**named))
+    def receive(sessions: list[EndedSession], **named: Any) -> None:
+        told.extend(sessions)
 
     def ending() -> Steps[Any]:
         yield SendSignals([ended])
         return list(told)
 
-    session_ended.connect(receive)
+    sessions_ended.connect(receive)
     try:
         assert driven(ending()) == [ended]
     finally:
-        session_ended.disconnect(receive)
+        sessions_ended.disconnect(receive)
 
 
 # A page of several partitions is that of one list, and little is read for it.

@@ -14,7 +14,7 @@ from django.urls import include, path, reverse
 
 from django_redsess import online
 from django_redsess.accounts.reauthentication import GIVEN_KEY, RECENT_SECONDS
-from django_redsess.signals import Reason, session_ended
+from django_redsess.signals import EndedSession, Reason, sessions_ended
 from django_redsess.transport.keys import sid_of
 from tests.helpers.behind import make_older
 from tests.helpers.driven.pages import Browser
@@ -151,7 +151,10 @@ def main() -> None:
     user = User.objects.create_user("ada", password="lovelace")
     told: list[tuple[str, Reason]] = []
 
-    session_ended.connect(lambda sender, sid, reason, **_: told.append((sid, reason)), weak=False)
+    def receive(sessions: list[EndedSession], **_: Any) -> None:
+        told.extend((each.sid, each.reason) for each in sessions)
+
+    sessions_ended.connect(receive)
     both_end(user, told)
     client = redis.from_url(os.environ["REDIS_URL"])
     allauth_is_asked(user, client)

@@ -24,7 +24,7 @@ from django.urls import reverse
 
 from django_redsess import online
 from django_redsess.admin import UserSessionsMixin
-from django_redsess.signals import Reason, session_ended
+from django_redsess.signals import EndedSession, Reason, sessions_ended
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.admin_pages import LIST
 from tests.helpers.behind import make_due
@@ -74,7 +74,7 @@ class Site:
     def __init__(self) -> None:
         self.redis = redis.from_url(os.environ["REDIS_URL"])
         self.told: list[tuple[Any, Reason]] = []
-        session_ended.connect(self._note_end)
+        sessions_ended.connect(self._note_ends)
         self.users: dict[str, Any] = {}
         self._followed: set[tuple[str, str]] = set()
         for name, key in KEYS[settings.USER_KEY].items():
@@ -146,8 +146,8 @@ class Site:
         """Return what is stored of each session."""
         return {sid: record for each in keyspace().partitions for sid, record in self.redis.hgetall(each.login).items()}
 
-    def _note_end(self, sender: Any, user_id: str, reason: Reason, **_: Any) -> None:
-        self.told.append((user_id, reason))
+    def _note_ends(self, sessions: list[EndedSession], **_: Any) -> None:
+        self.told.extend((each.user_id, each.reason) for each in sessions)
 
 
 def twice(names: Iterable[str]) -> list[str]:

@@ -161,7 +161,7 @@ from django.test import Client, TestCase
 from django.utils import timezone
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.signals import session_ended
+from django_redsess.signals import sessions_ended
 from django_redsess.testing import SessionStoreMixin
 
 class DevicesTest(SessionStoreMixin, TestCase):
@@ -171,7 +171,7 @@ class DevicesTest(SessionStoreMixin, TestCase):
         for device in (here, there):
             device.post("/accounts/login/", {"login": "ada", "password": "correct-horse"})
         ended = []
-        session_ended.connect(lambda reason, **kwargs: ended.append(reason), weak=False)
+        sessions_ended.connect(lambda sessions, **kwargs: ended.extend(each.reason for each in sessions), weak=False)
         here.post("/accounts/sessions/")
         self.assertEqual(ended, ["kicked"])
         self.assertEqual(here.get("/accounts/sessions/").status_code, 200)
