@@ -1,7 +1,7 @@
 """
-What is known about sign-ins of the past, for pages of the core. Public.
+Where pages of the core read sign-ins of the past. Public.
 
-Nothing is known unless an app sets ``source``, as ``django_redsess.contrib.history`` does. Without one, the pages ask
+An app that stores them calls :func:`register`, as ``django_redsess.contrib.history`` does. Without one, the pages ask
 nothing and do not change.
 """
 
@@ -20,7 +20,7 @@ from django_redsess.signals import Reason
 if TYPE_CHECKING:
     from django.contrib.admin.sites import AdminSite  # A site may do without the admin.
 
-__all__ = ["Past", "PastSignIn", "UsersPast", "source"]
+__all__ = ["PastSignIn", "SignInSource", "UsersPast", "register"]
 
 
 class PastSignIn(NamedTuple):
@@ -57,8 +57,8 @@ class UsersPast(NamedTuple):
     url: str
 
 
-class Past(Protocol):
-    """What ``source`` has to answer."""
+class SignInSource(Protocol):
+    """What an app that stores sign-ins answers to pages. It handles the errors of its database itself."""
 
     def ended(self, user_id: str, *, limit: int) -> list[PastSignIn]:
         """Return the user's latest sign-ins whose sessions have ended, the newest first: for the user's own page."""
@@ -67,8 +67,23 @@ class Past(Protocol):
         """Return the user's latest sign-ins, the newest first, or None if the administrator may not see them."""
 
 
-source: Past | None = None
-"""What knows about the past. None without an app that does."""
+_source: SignInSource | None = None
+
+
+def register(source: SignInSource | None) -> None:
+    """Have pages read sign-ins of the past from ``source``, in place of one registered before. None: show none."""
+    global _source
+    _source = source
+
+
+def ended(user_id: str, *, limit: int) -> list[PastSignIn]:
+    """Return what :meth:`SignInSource.ended` does; an empty list without a source."""
+    return _source.ended(user_id, limit=limit) if _source else []
+
+
+def shown_to(request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
+    """Return what :meth:`SignInSource.shown_to` does; None without a source."""
+    return _source.shown_to(request, site, user_id, limit=limit) if _source else None
 
 
 def placed(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:

@@ -197,7 +197,7 @@ def password_change_url() -> str:
 
 def _lately(user: AbstractBaseUser) -> list[dict[str, object]]:
     """Return the user's last sign-ins whose sessions have ended, as the template reads them."""
-    ended = sign_in_source.source.ended(online.user_id_of(user), limit=LATELY_MAX) if sign_in_source.source else []
+    ended = sign_in_source.ended(online.user_id_of(user), limit=LATELY_MAX)
     return [
         {"sign_in": each, "browser": _browser_of(each), "how": capfirst(sign_in_source.how_own_ended(each))}
         for each in sign_in_source.placed(ended)

@@ -130,9 +130,7 @@ SIGN_INS_SHOWN = 5
 
 def past_of(request: HttpRequest, site: AdminSite, user_id: str) -> sign_in_source.UsersPast | None:
     """Return the last sign-ins of a user. None if the administrator may not see them, or none are kept."""
-    return (
-        sign_in_source.source.shown_to(request, site, user_id, limit=SIGN_INS_SHOWN) if sign_in_source.source else None
-    )
+    return sign_in_source.shown_to(request, site, user_id, limit=SIGN_INS_SHOWN)
 
 
 def name_among(users: Mapping[str, object], user_id: str) -> str:

@@ -22,4 +22,4 @@ class HistoryConfig(AppConfig):
         cleaning.hourly.connect(repair.hourly, dispatch_uid="django_redsess.contrib.history")
         user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.contrib.history")
         new_device.connect(mails.notify, dispatch_uid="django_redsess.contrib.history")
-        sign_in_source.source = Rows()
+        sign_in_source.register(Rows())
