@@ -9,6 +9,6 @@ True: each session moves at its next request. ``manage.py movesessions`` moves t
 from __future__ import annotations
 
 from django_redsess.contrib.moving.session_store import SessionStore
-from django_redsess.contrib.moving.sources import Row, Source
+from django_redsess.contrib.moving.sources.base import Row, Source
 
 __all__ = ["Row", "SessionStore", "Source"]

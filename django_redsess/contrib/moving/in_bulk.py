@@ -16,7 +16,8 @@ from django_redsess.contrib.moving.contents import kept, log_if_saved_late, log_
 from django_redsess.contrib.moving.marks import derived_keys
 from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
-from django_redsess.contrib.moving.sources import PAGE, PAGE_BYTES, Row, source
+from django_redsess.contrib.moving.sources import source
+from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
 from django_redsess.session.merge import same

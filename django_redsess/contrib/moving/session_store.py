@@ -23,7 +23,8 @@ from django_redsess.contrib.moving.contents import kept, log_unmovable, movable
 from django_redsess.contrib.moving.marks import Copy, derived_keys
 from django_redsess.contrib.moving.other_store import OtherStore
 from django_redsess.contrib.moving.outages import asked
-from django_redsess.contrib.moving.sources import Row, fill, source
+from django_redsess.contrib.moving.sources import source
+from django_redsess.contrib.moving.sources.base import Row, fill
 from django_redsess.session import blocks, deadlines, operations, user_limit
 from django_redsess.session.known import NOTHING_PENDING, Known, SessionState, SignIn, is_key
 from django_redsess.session.merge import merge, same

@@ -19,7 +19,8 @@ from django.utils import timezone
 from benchmarks.postgresql import programs
 from django_redsess import online
 from django_redsess.contrib.moving import SessionStore
-from django_redsess.contrib.moving.sources import now_here, source
+from django_redsess.contrib.moving.sources import source
+from django_redsess.contrib.moving.sources.engines import now_here
 from django_redsess.session.record import Client
 
 BACKENDS = "django.contrib.sessions.backends"

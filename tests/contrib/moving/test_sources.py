@@ -24,7 +24,8 @@ from django_redsess.backend import SessionStore as OwnSessionStore
 from django_redsess.contrib.moving import Row, SessionStore, Source, in_bulk
 from django_redsess.contrib.moving.contents import _log_once
 from django_redsess.contrib.moving.growing.stores import stores
-from django_redsess.contrib.moving.sources import CacheSource, source
+from django_redsess.contrib.moving.sources import source
+from django_redsess.contrib.moving.sources.engines import CacheSource
 from django_redsess.transport.keys import Store, bucket_of, bucket_of_user, sid_of, using
 from tests.contrib.moving.conftest import grow, session_of
 from tests.helpers.backends import BACKENDS as BACKENDS_OF_SESSIONS

@@ -8,7 +8,7 @@ from django_redsess import cleaning
 from django_redsess.contrib.moving.growing.stores import Stores, stores
 from django_redsess.contrib.moving.growing.transfer import read, transfer
 from django_redsess.contrib.moving.in_bulk import Page
-from django_redsess.contrib.moving.sources import PAGE, PAGE_BYTES
+from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES
 from django_redsess.session import blocks
 from django_redsess.transport import packing
 from django_redsess.transport.keys import Partition, Store, keyspace, using
