@@ -19,16 +19,15 @@ class RedsessConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess import checks  # noqa: F401
+        from django_redsess import checks, observers  # noqa: F401
         from django_redsess.accounts import signals
         from django_redsess.conf import FOLDER_OF_TESTS
         from django_redsess.responses import not_about_an_outage
-        from django_redsess.transport import observing
 
         if FOLDER_OF_TESTS in os.environ:
             # A server that tests have started uses their store.
             from django_redsess import testing  # noqa: F401
 
-        observing.begin()
+        observers.choose()
         signals.receive_signals()
         logging.getLogger("django.request").addFilter(not_about_an_outage)

@@ -33,7 +33,7 @@ from django_redsess.checks.server import (
 from django_redsess.checks.settings import problem
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
-from django_redsess.transport import connections, exchange, packing, scripts
+from django_redsess.transport import attempts, connections, exchange, packing, scripts
 from django_redsess.transport.cluster_map import Cluster, named
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import message_of
@@ -95,7 +95,7 @@ def _refused(pool: Any) -> list[Told]:
     names = [keyspace().agreement.meta, *keyspace().partitions[0].names]
     try:
         args = scripts.PERMISSIONS.arguments(commands=commands, names=names)
-        refused, keys = exchange.ask(pool, "EVAL", scripts.PERMISSIONS.text, 0, *args)
+        refused, keys = attempts.ask(pool, "EVAL", scripts.PERMISSIONS.text, 0, *args)
     except NoPermissionError as reason:  # Its text names the command and the user.
         message = message_of(reason)
     except ResponseError as reason:
@@ -121,7 +121,7 @@ def _refused(pool: Any) -> list[Told]:
 
 def _evicting(pool: Any) -> list[Told]:
     try:
-        told = force_str(exchange.ask(pool, "INFO", "memory"))
+        told = force_str(attempts.ask(pool, "INFO", "memory"))
     except ResponseError:  # The user need not be allowed to run INFO.
         return []
     match = re.search(r"maxmemory_policy:(allkeys-\S+)", told)
@@ -143,10 +143,10 @@ def _forgetting(pool: Any) -> list[Told]:
         return []
     names, now = [each.blocked for each in keyspace().partitions], int(time.time() * 1000)
     try:
-        config = _fields(exchange.ask(pool, "CONFIG", "GET", "save", "appendonly"))
-        if config.get("save") or config.get("appendonly") != "no" or not exchange.ask(pool, "EXISTS", *names):
+        config = _fields(attempts.ask(pool, "CONFIG", "GET", "save", "appendonly"))
+        if config.get("save") or config.get("appendonly") != "no" or not attempts.ask(pool, "EXISTS", *names):
             return []
-        if not any(exchange.ask(pool, "ZCOUNT", name, now, "+inf") for name in names):
+        if not any(attempts.ask(pool, "ZCOUNT", name, now, "+inf") for name in names):
             return []
     except ResponseError:  # Managed servers hide it.
         return []
@@ -159,7 +159,7 @@ def _forgetting(pool: Any) -> list[Told]:
 
 def _saving(pool: Any) -> list[Told]:
     try:
-        reply = exchange.ask(pool, "CONFIG", "GET", "save", "appendonly")
+        reply = attempts.ask(pool, "CONFIG", "GET", "save", "appendonly")
     except (RedisError, OSError):  # Managed servers hide it.
         return []
     config = _fields(reply)
@@ -184,7 +184,7 @@ def every() -> list[Any]:
     primaries: list[Any] = cluster.nodes()
     for primary in primaries if isinstance(cluster, Cluster) else []:
         with suppress(RedisError):
-            ranges = exchange.ask(primary, "CLUSTER", "SLOTS")
+            ranges = attempts.ask(primary, "CLUSTER", "SLOTS")
             told = {(force_str(host or ""), port) for _, _, _, *replicas in ranges for host, port, *_ in replicas}
             return [*primaries, *(cluster.at(address, primary) for address in sorted(told))]
     return primaries
@@ -288,7 +288,7 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
                 wrong = "has the factory for clusters, but its server is no cluster: every request fails."
                 hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
                 return [problem("W027", f"{name_of_cache()} {wrong}", hint)]
-            exchange.ask(pool, "CLUSTER", "SLOTS")
+            attempts.ask(pool, "CLUSTER", "SLOTS")
         except NoPermissionError as reason:  # Its text names the command and the user.
             hint = "On each node, run as an administrator: ACL SETUSER … +cluster|slots."
             return [problem("W023", message_of(reason), hint)]

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from django_redsess.cleaning import seconds_to_next
 from django_redsess.clock import monotonic
-from django_redsess.transport import observing
+from django_redsess.transport.attempts import tell
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import of, pool
 from django_redsess.transport.exchange import socket_of
@@ -128,7 +128,7 @@ class _Bell:
         try:
             rang = self._connection.read_response() is not None
             self._answer_by = 0.0
-            observing.tell("wait", of(self._partition), self._asked_at, None, "BLPOP")
+            tell("wait", of(self._partition), self._asked_at, None, "BLPOP")
             if not rang and ends > monotonic():
                 self._ask(ends)
         except RedisError as error:
@@ -155,7 +155,7 @@ class _Bell:
 
     def _failed(self, error: RedisError) -> None:
         self.close()
-        observing.tell("wait", of(self._partition), self._asked_at, error, "BLPOP")
+        tell("wait", of(self._partition), self._asked_at, error, "BLPOP")
         if not isinstance(error, UNREACHABLE) and not self._warned:
             self._warned = True
             logger.warning(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from django.conf import settings
+from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from django_redsess.clock import monotonic
@@ -124,9 +125,9 @@ not_made: list[NotMade] = []
 _named: tuple[str, ...] = ()
 
 
-def choose() -> bool:
+def choose() -> None:
     """
-    Make the observers that the setting names. Return if it names others than before.
+    Make the observers that the setting names, unless it names the same as before.
 
     One that can't be made is logged and left out. A setting of the wrong kind is left to the checks.
     """
@@ -134,11 +135,17 @@ def choose() -> bool:
     redsess = getattr(settings, "REDSESS", {})
     given = redsess.get("OBSERVERS", ()) if isinstance(redsess, Mapping) else ()
     named = tuple(given) if Conf.OBSERVERS.rule.allows(given) else ()
-    if named == _named:
-        return False
-    not_made.clear()
-    chosen, _named = tuple(observer for path in named if (observer := _made(path))), named
-    return True
+    if named != _named:
+        not_made.clear()
+        chosen, _named = tuple(observer for path in named if (observer := _made(path))), named
+
+
+def _choose_again(*, setting: str, **kwargs: Any) -> None:
+    if setting == "REDSESS":
+        choose()
+
+
+setting_changed.connect(_choose_again)
 
 
 def _made(path: str) -> Called | None:

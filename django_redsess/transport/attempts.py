@@ -1,7 +1,9 @@
 """Sending scripts and plain commands, once more where the connection broke, and elsewhere where a cluster says so.
 
 The functions here are steps: they yield what is to be sent, and are sent the replies or thrown the error. An error that
-remains is judged by :mod:`django_redsess.transport.outages`.
+remains is judged by :mod:`django_redsess.transport.outages`. Only :func:`ask` sends by itself, and repeats nothing.
+
+Observers are told of each operation: of what its caller waits for, with all attempts, at all nodes.
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ from redis.exceptions import (
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from django_redsess import observers
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import packing
+from django_redsess.observers import Server
+from django_redsess.transport import exchange, packing
+from django_redsess.transport.cluster_map import named
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send, Then
 from django_redsess.transport.outages import UNREACHABLE, is_moving, logger, words_of
@@ -140,7 +145,7 @@ class PipelineExtras(NamedTuple):
 NO_EXTRAS = PipelineExtras()
 
 
-def run(  # noqa: PLR0913, see transport/observing.py
+def run(  # noqa: PLR0913, a value that holds these would cost each call one more
     tag: str,
     script: Script,
     keys: tuple[Part, ...],
@@ -158,32 +163,41 @@ def run(  # noqa: PLR0913, see transport/observing.py
     which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server refuses
     for any other reason. ``name`` is what observers are told, if not the script's task.
     """
-    attempts = _Attempts(tag, script.task, monotonic(), script)
+    began = monotonic()
+    attempts = _Attempts(tag, script.task, began, script)
     by_digest, beside = True, list[Any]()
     first_commands, asks, then = along
-    while True:
-        try:
-            # Only the next command is asked in this way.
-            first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, asks)
-            packed = first + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
-            *others, reply = yield Send(attempts.to, packed, count + 1, then)
-            if asks and not attempts.asking:
-                beside = others
-            if isinstance(reply, ResponseError):
-                raise reply
-        except NoScriptError:
-            # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before have
-            # been run already. What was agreed on may have gone with its data.
-            attempts.to.agreed.clear()
-            by_digest, first_commands, asks = False, b"", 0
-        except RedisError as error:
-            if (yield from attempts.failed(error)):
-                once = ()
-        else:
-            # A short way that leaves its task to another has done nothing.
-            if reply or script.task == script.name:
-                attempts.worked()
-            return reply, beside
+    try:
+        while True:
+            try:
+                # Only the next command is asked in this way.
+                first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, asks)
+                packed = first + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
+                *others, reply = yield Send(attempts.to, packed, count + 1, then)
+                if asks and not attempts.asking:
+                    beside = others
+                if isinstance(reply, ResponseError):
+                    raise reply
+            except NoScriptError:
+                # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before
+                # have been run already. What was agreed on may have gone with its data.
+                attempts.to.agreed.clear()
+                by_digest, first_commands, asks = False, b"", 0
+            except RedisError as error:
+                if (yield from attempts.failed(error)):
+                    once = ()
+            else:
+                break
+        # A short way that leaves its task to another has done nothing.
+        if reply or script.task == script.name:
+            attempts.worked()
+    except BaseException as error:
+        if observers.chosen:
+            tell(name or script.task, pool().of(tag), began, error, "EVALSHA", along.asks + 1, script.name)
+        raise
+    if observers.chosen:
+        tell(name or script.task, pool().of(tag), began, None, "EVALSHA", along.asks + 1, script.name)
+    return reply, beside
 
 
 def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each load a call
@@ -200,26 +214,34 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
     may run ``script``, if it declares all keys that it uses.
     """
     attempts, began = None, monotonic()
-    while True:
-        try:
-            answers: list[Any] = yield Send(to, packed, replies)
-            for answer in answers[:needed]:
-                if isinstance(answer, ResponseError):
-                    yield from _follow(to, packed, answers, needed)
-                    break
-        except NoScriptError:
-            if script is None:
-                raise
-            to.agreed.clear()
-            packed = packing.with_text(packed, script)
-        except RedisError as error:
-            attempts = attempts or _Attempts(tag, name, began)
-            yield from attempts.failed(error)
-            to = attempts.to
-        else:
-            if to.outages.under_way and (needed or not any(isinstance(answer, ResponseError) for answer in answers)):
-                to.outages.worked(name)
-            return answers
+    try:
+        while True:
+            try:
+                answers: list[Any] = yield Send(to, packed, replies)
+                for answer in answers[:needed]:
+                    if isinstance(answer, ResponseError):
+                        yield from _follow(to, packed, answers, needed)
+                        break
+            except NoScriptError:
+                if script is None:
+                    raise
+                to.agreed.clear()
+                packed = packing.with_text(packed, script)
+            except RedisError as error:
+                attempts = attempts or _Attempts(tag, name, began)
+                yield from attempts.failed(error)
+                to = attempts.to
+            else:
+                break
+        if to.outages.under_way and (needed or not any(isinstance(answer, ResponseError) for answer in answers)):
+            to.outages.worked(name)
+    except BaseException as error:
+        if observers.chosen:
+            _tell_fetched(name, to, tag, began, error, packed, replies, script)
+        raise
+    if observers.chosen:
+        _tell_fetched(name, to, tag, began, None, packed, replies, script)
+    return answers
 
 
 def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[None]:
@@ -236,3 +258,68 @@ def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[No
             answers[number] = (yield Send(there, asking, 2))[1]
         if isinstance(answers[number], ResponseError):
             raise answers[number]
+
+
+def ask(connections: Any, name: str, *parts: Part | int) -> Any:
+    """Send one plain command to the server of this pool, and return its reply. Raises redis-py's RedisError."""
+    began = monotonic()
+    try:
+        (reply,) = exchange.send(connections, packing.command(name, *parts), 1)
+        if isinstance(reply, ResponseError):
+            raise reply
+    except BaseException as error:
+        tell("check", connections, began, error, name)
+        raise
+    tell("check", connections, began, None, name)
+    return reply
+
+
+def tell(  # noqa: PLR0913, all that observers are told
+    name: str, to: Any, began: float, error: BaseException | None, command: str, commands: int = 1, script: str = ""
+) -> None:
+    """
+    Tell all observers of the operation ``name`` on the server of the pool ``to``.
+
+    ``began`` is when it began, by the monotonic clock. The rest is as :class:`~django_redsess.observers.Server` and
+    :meth:`~django_redsess.observers.Observer.operation` have it.
+    """
+    if not observers.chosen:
+        return
+    seconds = monotonic() - began
+    # Behind Sentinel, the master may be another by now.
+    if to.address is None or to.is_behind_sentinel:
+        to.address = _address_of(to)
+    host, port, database, peer = to.address
+    observers.operation(name, Server(host, port, database, peer, script, commands, command), seconds, error)
+
+
+def _tell_fetched(  # noqa: PLR0913, see fetch()
+    name: str,
+    to: Any,
+    tag: str,
+    began: float,
+    error: BaseException | None,
+    packed: bytes,
+    replies: int,
+    script: Script | None,
+) -> None:
+    if to.cluster is not None:
+        # The operation may have gone on elsewhere.
+        to = pool().of(tag)
+    command = "EVALSHA" if script else packed.split(b"\r\n", 3)[2].decode()
+    tell(name, to, began, error, command, replies, script.name if script else "")
+
+
+def _address_of(to: Any) -> tuple[str, int | None, int, str]:
+    """Return where the server of this pool is: the first four fields of ``Server``."""
+    options = to.connection_kwargs
+    database = int(options.get("db") or 0)
+    if to.is_behind_sentinel:
+        master = to.source.master_address
+        return (to.source.service_name, None, database, named(master) if master else "")
+    if to.cluster is not None:
+        host, port = to.cluster.start[0]
+        return (host, port, database, named((options["host"], options["port"])) if options else "")
+    if "path" in options:
+        return (options["path"], None, database, "")
+    return (options.get("host", "localhost"), int(options.get("port", 6379)), database, "")

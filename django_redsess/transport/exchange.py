@@ -30,7 +30,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.clock import monotonic
 from django_redsess.transport.outages import UNREACHABLE
-from django_redsess.transport.packing import Part, command
 
 try:
     from redis._parsers import _AsyncHiredisParser, _HiredisParser
@@ -176,14 +175,6 @@ class Pause:
 
     def __iter__(self) -> Generator[Pause, None, None]:
         yield self
-
-
-def ask(connections: Any, name: str, *parts: Part | int) -> Any:
-    """Send one plain command to the server of this pool, and return its reply. Raises redis-py's RedisError."""
-    (reply,) = send(connections, command(name, *parts), 1)
-    if isinstance(reply, ResponseError):
-        raise reply
-    return reply
 
 
 # A reply belongs to its request. Anything may interrupt a request between sending and the end of the last reply: a

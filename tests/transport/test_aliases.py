@@ -377,8 +377,8 @@ from tests.helpers.backends import entry
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES={"sessions": entry("Django", sys.argv[1])})
 import django
 django.setup()
-from django_redsess.transport import connections, exchange
-print(exchange.ask(connections.pool(), "PING"))
+from django_redsess.transport import attempts, connections
+print(attempts.ask(connections.pool(), "PING"))
 """
 
 

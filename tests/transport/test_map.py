@@ -16,7 +16,7 @@ import redis.asyncio
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import exchange
+from django_redsess.transport import attempts
 from django_redsess.transport.cluster_map import FRESH_SECONDS, THREAD
 from django_redsess.transport.cluster_map import Cluster as Map
 from django_redsess.transport.connections import pool
@@ -151,7 +151,7 @@ def test_a_child_has_connections_of_its_own(cluster, settings, new_session) -> N
     session_on_each(cluster, new_session)
 
     def numbers() -> list[int]:
-        return [exchange.ask(node, "CLIENT", "ID") for node in pool().nodes()]
+        return [attempts.ask(node, "CLIENT", "ID") for node in pool().nodes()]
 
     before = numbers()
     there = in_child(lambda: repr(numbers()).encode())

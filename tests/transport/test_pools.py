@@ -18,7 +18,7 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import connections, exchange, pools
+from django_redsess.transport import attempts, connections, pools
 from django_redsess.transport.packing import command
 from django_redsess.transport.pools import PooledConnection
 from tests.helpers.backends import BACKENDS, entry, pool_of_cache
@@ -279,7 +279,7 @@ def test_what_was_unused_for_long_is_looked_at_first(use_either, redis, monkeypa
     idle(pool, 3)
     close_all(redis)
     # This is not repeated.
-    assert [exchange.ask(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
+    assert [attempts.ask(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
 
 
 def test_a_restart_that_closed_all_connections_is_met_once(use_either, redis) -> None:
@@ -319,7 +319,7 @@ def test_sessions_have_connections_of_their_own(use_either, redis) -> None:
     kind, options = type(of_alias), dict(of_alias.connection_kwargs)
     for number in range(5):
         django_caches["sessions"].set("number", number)
-        assert exchange.ask(connections.pool(), "PING") == b"PONG"
+        assert attempts.ask(connections.pool(), "PING") == b"PONG"
         assert django_caches["sessions"].get("number") == number
         django_caches["sessions"].delete("number")
     assert redis.info("stats")["total_connections_received"] == before + 2
