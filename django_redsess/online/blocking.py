@@ -9,7 +9,7 @@ from django_redsess.online.ending import end_all_of
 from django_redsess.session import blocks, notice
 from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.elsewhere import other_stores
-from django_redsess.session.saving import user_of
+from django_redsess.session.record import user_of
 from django_redsess.session.store import session_of
 from django_redsess.signals import Reason, note_block, request_answered, user_blocked, user_unblocked
 from django_redsess.times import given

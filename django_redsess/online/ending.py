@@ -12,7 +12,6 @@ from django_redsess.online.searching import matching, range_of
 from django_redsess.session import messages, notice, operations
 from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere, every_store
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
-from django_redsess.session.saving import user_of
 from django_redsess.session.store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
 from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
@@ -136,7 +135,8 @@ class BulkEnding:
         session = session_of(request_answered())
         if session is None or session.stored_sid not in self._keep:
             return
-        user_id = user_of((yield from session.opening()))
+        yield from session.opening()
+        user_id = session.loaded_user_id
         if user_id and self._filter.has_all_of(user_id):
             # A thief may have a copy of its cookie.
             yield from session.cycling(ends_copies=True)
@@ -157,7 +157,7 @@ def tell_others(ended: Collection[EndedSession], message: str, *, among: Collect
 def user_answered() -> str:
     """Return the primary key as text of the user whose request is being answered, ``""`` if there is none."""
     session = session_of(request_answered())
-    return "" if session is None else user_of(session.__dict__.get("_session_cache", {}))
+    return "" if session is None else session.loaded_user_id
 
 
 def kick(

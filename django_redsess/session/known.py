@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
 from django.http.response import HttpResponseBase
 
+from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import operations
+from django_redsess.session.deadlines import Expiry
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Touch
-from django_redsess.session.record import Client, Record
+from django_redsess.session.record import Client, Record, client_packed, log_unusable, unpack, user_of
 from django_redsess.session.user_limit import Limit
-from django_redsess.transport.keys import sid_of
+from django_redsess.times import aware
+from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
+from django_redsess.transport.steps import Steps
 
 KEY_LENGTH_MAX = 128
 KEY_CHARS = frozenset(VALID_KEY_CHARS)
@@ -153,6 +159,75 @@ class SessionState(SessionBase):
         if self.visit is None or "_session_cache" in self.__dict__:
             return Touch.NOTHING
         return Touch.SEEN if self.visit.passive else Touch.ACTIVE
+
+    @property
+    def loaded_user_id(self) -> str:
+        """The user id in the data that this object holds. ``""`` for a guest, and if nothing is loaded."""
+        return user_of(self.__dict__.get("_session_cache", {}))
+
+    def expiry(self, now: int) -> Expiry:
+        """Return Django's deadline, from the methods of Django's session API. ``now`` is the server's time."""
+        expiry = self._session_cache.get("_session_expiry")
+        if expiry is None and type(self).get_expiry_age is SessionBase.get_expiry_age:
+            # The same value as get_expiry_age(), in less time.
+            return Expiry(int(self.get_session_cookie_age()) * 1000, 0)
+        if isinstance(expiry, (datetime, str)):
+            return Expiry(0, int(aware(self.get_expiry_date()).timestamp() * 1000))
+        age = int(self.get_expiry_age() * 1000)
+        return Expiry(age, 0) if age > 0 else Expiry(0, now + age)
+
+    def client_part(self, user_id: str) -> bytes:
+        """
+        Return the client part of the record: the present visitor, or else the stored one.
+
+        ``user_id`` is the user of that record. A guest (``""``) has only an address, and only with ``INDEX_ADDRESSES``.
+        """
+        if not user_id and not conf.INDEX_ADDRESSES:
+            return b""
+        if self.visit is not None:
+            client = self.visit.client()
+            return client_packed(client if user_id else Client(client.address))
+        return self.known.record.client_packed if self.known.record else b""
+
+    def give_key(self, user_id: str) -> None:
+        """Give the session a new, unused key: in the bucket of this user, or in a random bucket for a guest."""
+        self._session_key = key = new_key(bucket_of_user(user_id) if user_id else None)
+        self.pending = self.pending._replace(own_key=key)
+
+    def rotate_key(self) -> None:
+        """Give the session another key in the same bucket. The next save moves the session to it."""
+        old_key = self.pending.rotates_from or self.session_key
+        if old_key is not None:
+            self.pending = self.pending._replace(rotates_from=old_key)
+            self._session_key = new_key(bucket_of(old_key))
+
+    def move_home(self, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
+        """
+        Give the session a key in the bucket of this user, unless it has one there.
+
+        With ``renews``, it gets a new key even then, unless a new key is pending already. With ``must_create``, the
+        session is not stored yet, so there is no old key to move from.
+        """
+        sid, space, pending = self.sid or "", keyspace(), self.pending
+        at_home = operations.at_home(sid, user_id)
+        if must_create and self.session_key != pending.own_key:
+            # The caller has chosen this key. It only needs to be in the right partition.
+            at_home = space.of_sid(sid) == space.of_user(user_id)
+        if at_home and not (renews and pending.rotates_from is None):
+            return
+        if not must_create:
+            self.pending = pending._replace(rotates_from=pending.rotates_from or self.session_key)
+        self.give_key(user_id)
+
+    def looking(self) -> Steps[None]:
+        """Read the stored session's user and login time, for a save that replaces the data without loading them."""
+        loaded = yield from operations.read(self.sid or "", Touch.NOTHING if self.visit is None else Touch.SEEN)
+        if loaded.record is None:
+            return
+        try:
+            self.known = Known(record=unpack(loaded.sid, loaded.record), due=loaded.due)
+        except Exception as error:
+            log_unusable(loaded.sid, error)
 
     def _validate_session_key(self, key: object) -> bool:
         return is_key(key)

@@ -23,6 +23,7 @@ A record names the serializer that wrote its data, so that SESSION_SERIALIZER ca
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
@@ -30,6 +31,7 @@ from os import urandom
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.serializers import JSONSerializer
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
@@ -272,3 +274,53 @@ def data_of(record: Record) -> dict[str, Any]:
     """Return the session data in ``record``. Raises RecordError, or what its serializer raises."""
     data: dict[str, Any] = named(record.serializer)().loads(record.data)
     return data
+
+
+def serialized(serializer: Any, data: dict[str, Any]) -> tuple[bytes, str]:
+    """
+    Return ``data`` as the class ``serializer`` writes them, and its name for the record.
+
+    Raises ValueError if they have too many levels to be read.
+    """
+    try:
+        written: bytes = serializer().dumps(data)
+    except RecursionError:
+        check_depth(data)
+        raise
+    check_depth(data, written)
+    return written, "" if serializer is JSONSerializer else name_of(serializer)
+
+
+def user_of(data: dict[str, Any]) -> str:
+    """Return the user id in the data of a session, ``""`` for a guest."""
+    return "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
+
+
+DEPTH_MAX = 200
+"""The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
+
+CONTAINERS = (dict, list, tuple)
+
+
+def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
+    """
+    Raise ValueError if a value of ``data`` has more than 200 levels of lists and dicts.
+
+    How deep Python can write and read depends on its version and on the depth of the stack. ``serialized`` is the text
+    of the data. If it has too few brackets for so many levels, the data are not searched.
+    """
+    if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
+        return
+    # By identity, so that a shared container is searched once.
+    level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
+    for _ in range(DEPTH_MAX):
+        level = {
+            id(inner): (key, inner)
+            for key, each in level.values()
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, CONTAINERS)
+        }
+        if not level:
+            return
+    key, _ = next(iter(level.values()))
+    raise ValueError(f"What is under {key!r} in the session has more than {DEPTH_MAX} levels: not saved.")

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
-from datetime import datetime
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
-from django.contrib.sessions.serializers import JSONSerializer
+from django.contrib.auth import HASH_SESSION_KEY
+from django.contrib.sessions.backends.base import CreateError, UpdateError
 
 from django_redsess import observers, signals
 from django_redsess.clock import monotonic
@@ -27,27 +25,24 @@ from django_redsess.session import address_index, blocks, deadlines, eviction, o
 from django_redsess.session.address_index import STAYS, changed_entry
 from django_redsess.session.compression import unpacked_client
 from django_redsess.session.deadlines import Expiry
-from django_redsess.session.home import move_home, moving_elsewhere
 from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending, SessionState
 from django_redsess.session.merge import merge, same
 from django_redsess.session.messages import deliver
-from django_redsess.session.operations import Outcome, Saving, Touch
+from django_redsess.session.operations import Ending, Outcome, Saving
 from django_redsess.session.record import (
     REVISION_SIZE,
-    Client,
     Record,
-    client_packed,
     data_of,
     log_unusable,
-    name_of,
     named,
     pack,
     revision_of,
+    serialized,
     unpack,
+    user_of,
 )
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
-from django_redsess.times import aware
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.exchange import Pause
@@ -69,13 +64,13 @@ def change_of(session: SessionState) -> Change | None:
     changes, and its deadline does not move to an earlier time.
     """
     known, data, key = session.known, session._session_cache, session.session_key
-    base, user = known.record, data.get(SESSION_KEY)
+    base = known.record
     if (
         base is None
         or not known.revision
         or key is None
         or session.pending != NOTHING_PENDING
-        or ("" if user is None else str(user)) != base.user_id
+        or user_of(data) != base.user_id
     ):
         return None
     sid = sid_of(key)
@@ -87,13 +82,14 @@ def change_of(session: SessionState) -> Change | None:
     if not at or known.due - at < AHEAD_MIN:
         return None
     passive = session.visit is not None and session.visit.passive
-    times = deadlines.of_save(expiry_of(session, at), base, known.due, at, passive=passive)
+    times = deadlines.of_save(session.expiry(at), base, known.due, at, passive=passive)
     if times is None:
         return None
     deadline_seconds, age_seconds, due, _ = times
-    user_id, login_ms, client = base.user_id, base.login_ms, client_of(session, base.user_id)
+    user_id, login_ms, client = base.user_id, base.login_ms, session.client_part(base.user_id)
     entry = None if client == base.client_packed else changed_entry(base, client)
-    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, *serialized(session, data))
+    written, serializer = serialized(session.serializer, data)
+    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, written, serializer)
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
     step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
@@ -101,81 +97,31 @@ def change_of(session: SessionState) -> Change | None:
     return tuple.__new__(Known, (record, revision, due, False)), step
 
 
-def user_of(data: dict[str, Any]) -> str:
-    """Return the user id in the data of a session, ``""`` for a guest."""
-    return "" if data.get(SESSION_KEY) is None else str(data[SESSION_KEY])
-
-
-DEPTH_MAX = 200
-"""The most levels of lists and dicts. At about 900, one place in the code can write what another can't read."""
-
-CONTAINERS = (dict, list, tuple)
-
-
-def check_depth(data: Mapping[str, Any], serialized: bytes | None = None) -> None:
-    """
-    Raise ValueError if a value of ``data`` has more than 200 levels of lists and dicts.
-
-    How deep Python can write and read depends on its version and on the depth of the stack. ``serialized`` is the text
-    of the data. If it has too few brackets for so many levels, the data are not searched.
-    """
-    if serialized is not None and serialized.count(b"[") + serialized.count(b"{") <= DEPTH_MAX:
-        return
-    # By identity, so that a shared container is searched once.
-    level = {id(value): (key, value) for key, value in data.items() if isinstance(value, CONTAINERS)}
-    for _ in range(DEPTH_MAX):
-        level = {
-            id(inner): (key, inner)
-            for key, each in level.values()
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, CONTAINERS)
-        }
-        if not level:
-            return
-    key, _ = next(iter(level.values()))
-    raise ValueError(f"What is under {key!r} in the session has more than {DEPTH_MAX} levels: not saved.")
-
-
-def serialized(session: SessionState, data: dict[str, Any]) -> tuple[bytes, str]:
-    """
-    Return ``data`` as the serializer writes them, and its name for the record.
-
-    Raises ValueError if they have too many levels to be read.
-    """
-    serializer = session.serializer
+def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
+    """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
+    viewed = yield from operations.viewed_by(old_sid)
+    made = yield from operations.create(sid, saving, viewed)
+    if made.status in ("clock", "blocked"):
+        return made
+    if made.status == "refused":
+        # Two requests may sign in at once from one guest's session. The other one may have been first.
+        old = yield from operations.read(old_sid)
+        if old.record is not None:
+            return made
+        note = yield from operations.note_of(old_sid)
+        return Outcome("gone", note=note)
+    # This only ends the old session, and leaves a note with the new sid.
     try:
-        written: bytes = serializer().dumps(data)
-    except RecursionError:
-        check_depth(data)
+        outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
+    except SessionStoreUnavailable:
+        # Nobody gets the new key. Another node, or one that only refuses, may still end the session under it.
+        if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
+            with suppress(SessionStoreUnavailable):
+                yield from operations.end([sid], Ending())
         raise
-    check_depth(data, written)
-    return written, "" if serializer is JSONSerializer else name_of(serializer)
-
-
-def client_of(session: SessionState, user_id: str) -> bytes:
-    """
-    Return the client part of the record: the present visitor, or else the stored one.
-
-    A guest has only an address, and only with ``INDEX_ADDRESSES``.
-    """
-    if not user_id and not conf.INDEX_ADDRESSES:
-        return b""
-    if session.visit is not None:
-        client = session.visit.client()
-        return client_packed(client if user_id else Client(client.address))
-    return session.known.record.client_packed if session.known.record else b""
-
-
-def expiry_of(session: SessionState, now: int) -> Expiry:
-    """Return Django's deadline of ``session``, from the methods of Django's session API."""
-    expiry = session._session_cache.get("_session_expiry")
-    if expiry is None and type(session).get_expiry_age is SessionBase.get_expiry_age:
-        # The same value as get_expiry_age(), in less time.
-        return Expiry(int(session.get_session_cookie_age()) * 1000, 0)
-    if isinstance(expiry, (datetime, str)):
-        return Expiry(0, int(aware(session.get_expiry_date()).timestamp() * 1000))
-    age = int(session.get_expiry_age() * 1000)
-    return Expiry(age, 0) if age > 0 else Expiry(0, now + age)
+    if outcome.status != "saved":
+        yield from operations.end([sid], Ending())
+    return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
 
 
 SAVE_SECONDS_MAX = 5.0
@@ -233,7 +179,7 @@ class SaveAttempts:
         sid = self.session.sid or ""
         partition = keyspace().of_sid(sid)
         at = self.at or of(partition).clock.now() or (yield from operations.time(partition))
-        expiry = expiry_of(self.session, at)
+        expiry = self.session.expiry(at)
         saving, known = self._made(sid, at, expiry, limit)
         outcome = yield from self._to_send(sid, saving, expiry)
         if saving.item:
@@ -262,7 +208,7 @@ class SaveAttempts:
         if user_id and (
             renews or self.must_create or session.pending.rotates_from is not None or user_id != user_before
         ):
-            move_home(session, user_id, must_create=self.must_create, renews=renews)
+            session.move_home(user_id, must_create=self.must_create, renews=renews)
         return limit
 
     def _made(self, sid: str, at: int, expiry: Expiry, limit: Limit | None) -> tuple[Saving, Known]:
@@ -273,9 +219,9 @@ class SaveAttempts:
             times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive)
             login_ms = base.login_ms
         times = times or deadlines.of_new(expiry, login_ms, at)
-        client = client_of(session, user_id)
-        data = serialized(session, self.data)
-        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, *data)
+        client = session.client_part(user_id)
+        data, serializer = serialized(session.serializer, self.data)
+        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.
@@ -350,8 +296,9 @@ class SaveAttempts:
         """Clear what is pending, except for what a save does not do."""
         pending = self.session.pending
         elsewhere = item and operations.counted_elsewhere(sid, item)
-        left = pending.item, item if elsewhere else pending.uncounted, pending.signs_out
-        self.session.pending = Pending(None, None, None, *left) if any(left) else NOTHING_PENDING
+        uncounted = item if elsewhere else pending.uncounted
+        left = Pending(item=pending.item, uncounted=uncounted, signs_out=pending.signs_out)
+        self.session.pending = NOTHING_PENDING if left == NOTHING_PENDING else left
 
     @property
     def _base(self) -> Record | None:
@@ -410,14 +357,3 @@ class SaveAttempts:
         self.session.known = NOTHING_KNOWN
         observers.event("sign_in_refused", reason="limit")
         return SessionLimitReached(user_limit.REFUSED % {"maximum": maximum})
-
-
-def looking(session: SessionState) -> Steps[None]:
-    """Read the stored session's user and login time, for a save that replaces the data without loading them."""
-    loaded = yield from operations.read(session.sid or "", Touch.NOTHING if session.visit is None else Touch.SEEN)
-    if loaded.record is None:
-        return
-    try:
-        session.known = Known(unpack(loaded.sid, loaded.record), b"", loaded.due)
-    except Exception as error:
-        log_unusable(loaded.sid, error)

@@ -18,13 +18,12 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import blocks, deadlines, notice, operations
 from django_redsess.session.elsewhere import Elsewhere
-from django_redsess.session.home import give_key, move_home, rotate_key
 from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, SessionState, SignIn
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Ending, Loaded, Outcome
-from django_redsess.session.record import log_unusable, named, unpack
-from django_redsess.session.saving import SaveAttempts, change_of, looking, user_of
+from django_redsess.session.record import log_unusable, named, unpack, user_of
+from django_redsess.session.saving import SaveAttempts, change_of
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
@@ -306,14 +305,14 @@ class SessionStore(SessionState):
         raises SessionLimitReached.
         """
         self.pending = self.pending._replace(sign_in=SignIn(limit))
-        user_id = user_of(self.__dict__.get("_session_cache", {}))
+        user_id = self.loaded_user_id
         if user_id and self.session_key is not None:
             if self.pending.rotates_from is None:
                 # Django's login() keeps the key if the same user was signed in before.
-                rotate_key(self)
+                self.rotate_key()
                 self.modified = True
             # Move now. Later receivers of Django's signal then find the key that the cookie will have.
-            move_home(self, user_id)
+            self.move_home(user_id)
         # The notice is about the session of the old cookie. That session may have been another user's.
         if self.cookie.notice is not None:
             if self.visit is not None and self.visit.on_notice:
@@ -351,7 +350,7 @@ class SessionStore(SessionState):
         if self.known.gone and not must_create:
             raise UpdateError
         if self.known.record is None and not must_create:
-            yield from looking(self)
+            yield from self.looking()
         outcome = yield from SaveAttempts(self, data, must_create=must_create).steps(met)
         if outcome.status == "gone":
             yield from self._save_of_gone(data, outcome)
@@ -364,7 +363,7 @@ class SessionStore(SessionState):
             # signed in may be somebody else: the one who has planted it here, or in whose browser it was planted.
             raise UpdateError
         while True:
-            give_key(self, user_of(data))
+            self.give_key(user_of(data))
             try:
                 yield from SaveAttempts(self, data, must_create=True).steps()
             except CreateError:
@@ -377,7 +376,7 @@ class SessionStore(SessionState):
     def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
         """Choose a new key. The next save moves the session to it. ``ends_copies`` is as in :meth:`end_copies`."""
         yield from self.opening()
-        rotate_key(self)
+        self.rotate_key()
         if ends_copies:
             self.pending = self.pending._replace(ends_copies=True)
         self.modified = True

@@ -8,7 +8,7 @@ import pytest
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session import saving
+from django_redsess.session import record
 from tests.helpers.admin_pages import Page, page_of, staff
 from tests.helpers.behind import dump
 
@@ -70,7 +70,7 @@ def test_a_view_that_nests_too_deep_fails_and_its_visitor_keeps_the_session(brow
 
 @pytest.mark.parametrize("permissions", [(), ("view_session_data",)], ids=["keys", "values"])
 def test_the_page_of_a_session_of_an_earlier_release_is_shown(client, new_session, monkeypatch, permissions) -> None:
-    monkeypatch.setattr(saving, "DEPTH_MAX", 10_000)
+    monkeypatch.setattr(record, "DEPTH_MAX", 10_000)
     staff(client, "view_onlinesession", *permissions)
     # How deep something can be written, read and shown depends on how deep the stack is where that happens.
     for depth in [200, *range(640, 940, 20)]:

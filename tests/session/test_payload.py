@@ -22,7 +22,7 @@ from django_redsess.session.compression import (
     unpacked_client,
     unpacked_data,
 )
-from django_redsess.session.saving import check_depth
+from django_redsess.session.record import check_depth
 from django_redsess.transport.compatibility import FORMAT
 
 pytestmark = pytest.mark.unit

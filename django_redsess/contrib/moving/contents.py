@@ -10,8 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from django_redsess.session.merge import same
-from django_redsess.session.record import DEADLINE_MAX, USER_ID_MAX
-from django_redsess.session.saving import check_depth, user_of
+from django_redsess.session.record import DEADLINE_MAX, USER_ID_MAX, check_depth, user_of
 from django_redsess.transport.keys import sid_of
 
 logger = logging.getLogger("django_redsess")

@@ -21,8 +21,7 @@ from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
 from django_redsess.session.merge import same
-from django_redsess.session.record import data_of, unpack
-from django_redsess.session.saving import serialized, user_of
+from django_redsess.session.record import data_of, serialized, unpack, user_of
 from django_redsess.signals import Reason
 from django_redsess.transport import packing
 from django_redsess.transport.connections import of
@@ -325,7 +324,7 @@ def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
 def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | None:
     partition = keyspace().of_sid(moving.sid)
     at = of(partition).clock.now() or operations.time(partition).run()
-    made = copy_of(session, moving.row, serialized(session, moving.row.data), at)
+    made = copy_of(session, moving.row, serialized(session.serializer, moving.row.data), at)
     return marks.copy(moving.sid, made, at, moving.sid_there) if made.due > at else None
 
 

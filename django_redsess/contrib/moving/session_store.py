@@ -29,8 +29,8 @@ from django_redsess.session import blocks, deadlines, operations, user_limit
 from django_redsess.session.known import NOTHING_PENDING, Known, SessionState, SignIn, is_key
 from django_redsess.session.merge import merge, same
 from django_redsess.session.operations import Loaded
-from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of
-from django_redsess.session.saving import SaveAttempts, client_of, serialized, user_of
+from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of, serialized, user_of
+from django_redsess.session.saving import SaveAttempts
 from django_redsess.session.store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.connections import of
@@ -178,7 +178,7 @@ class SessionStore(OwnSessionStore):
             yield from SaveAttempts(self, late).steps()
             return late
         if row is not None and not same(late, data, self.serializer()):
-            made = copy_of(self, row, serialized(self, late), of(keyspace().of_sid(sid)).clock.now() or 0)
+            made = copy_of(self, row, serialized(self.serializer, late), of(keyspace().of_sid(sid)).clock.now() or 0)
             due, record = made.due, made.record._replace(login_ms=record.login_ms, client_packed=record.client_packed)
         packed = pack(sid, record)
         revision = revision_of(packed)
@@ -321,7 +321,7 @@ class SessionStore(OwnSessionStore):
         if self.there is None and not self._begins_there:
             return super().signed_in(limit)
         # Django's login() keeps the key if the same user was signed in before.
-        user_id = user_of(self.__dict__.get("_session_cache", {}))
+        user_id = self.loaded_user_id
         self._renews_there = self.there is not None and user_id == user_of(self._data_there) != ""
 
     def viewed(self, item: str) -> None:
@@ -407,7 +407,7 @@ def copying(session: SessionState, sid: str, found: Row, sid_there: str) -> Step
     """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`marks.copy`."""
     partition = keyspace().of_sid(sid)
     at = of(partition).clock.now() or (yield from operations.time(partition))
-    data = serialized(session, found.data)
+    data = serialized(session.serializer, found.data)
     while True:
         made = copy_of(session, found, data, at)
         if made.due <= at:
@@ -434,7 +434,8 @@ def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int)
     user_id = user_of(found.data)
     login_ms = (found.signed_in or written) if user_id else 0
     times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
-    record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client_of(session, user_id), *data)
+    client, (packed, serializer) = session.client_part(user_id), data
+    record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, packed, serializer)
     return Copy(record, times.due, written, deadline, found.signed_in)
 
 

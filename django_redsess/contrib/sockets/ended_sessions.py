@@ -25,7 +25,6 @@ from django_redsess.session import deadlines, notice, operations
 from django_redsess.session.elsewhere import Watched, elsewhere
 from django_redsess.session.operations import Loaded
 from django_redsess.session.record import RecordError, log_unusable, unpack
-from django_redsess.session.saving import user_of
 from django_redsess.session.store import SessionStore
 from django_redsess.signals import Reason
 from django_redsess.transport.connections import by_server
@@ -160,7 +159,7 @@ async def _opened(session: Any) -> WatchedSession:
             await session.arun(session.opening())
         sid, known = session.stored_sid, session.known.record
         if sid is not None and session.began_elsewhere is not None:
-            return WatchedSession(sid, user_of(session._session_cache), session.began_elsewhere)
+            return WatchedSession(sid, session.loaded_user_id, session.began_elsewhere)
         if sid is None or known is not None:
             return WatchedSession(sid, known.user_id if known else "")
     elif not isinstance(session, str):

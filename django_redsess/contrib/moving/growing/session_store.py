@@ -16,8 +16,7 @@ from django_redsess.contrib.moving.marks import COPIED
 from django_redsess.session import blocks, operations
 from django_redsess.session.known import NOTHING_KNOWN
 from django_redsess.session.operations import Ending, Loaded, Outcome
-from django_redsess.session.record import revision_of
-from django_redsess.session.saving import user_of
+from django_redsess.session.record import revision_of, user_of
 from django_redsess.session.store import SessionStore as PlainSessionStore
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Store, using
