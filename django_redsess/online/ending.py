@@ -88,7 +88,7 @@ class BulkEnding:
             return (yield from self._end_found(self._found))
         if not self._left:
             self.done = True
-            return EndedList([], *replica_status(self.confirmation))
+            return EndedList([], **replica_status(self.confirmation))
         store, partition, name = self._left[0]
         low, left_out = self._place
         reply, ended = yield from in_store(store, self._ending.of_list, partition, name, low, self._high, left_out)
@@ -120,7 +120,7 @@ class BulkEnding:
             # If all of a user's sessions end, only those that are kept are left to be told.
             all_end = all(self._filter.has_all_of(each.user_id) for each in ended)
             yield from tell_others(ended, self._message, among=self._keep if all_end else None)
-        return EndedList(ended, *replica_status(self.confirmation))
+        return EndedList(ended, **replica_status(self.confirmation))
 
     def end_batch(self) -> EndedList:
         """Take one step. Return the sessions that it ended, up to 250. The last step may renew the own key."""
@@ -191,7 +191,7 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
     while not work.done:
         ended += len((yield from work.step()))
     yield from work.renew_own_key()
-    return EndedCount(ended, *replica_status(work.confirmation))
+    return EndedCount(ended, **replica_status(work.confirmation))
 
 
 def least(*counts: int | None) -> int | None:
@@ -213,7 +213,7 @@ def recheck_replicas() -> EndedList:
     confirms = confirmation()
     for partition in keyspace().partitions if confirms else ():
         Ending(confirms=confirms).of_sids(partition, ()).run()
-    return EndedList([], *replica_status(confirms))
+    return EndedList([], **replica_status(confirms))
 
 
 def end_batch(

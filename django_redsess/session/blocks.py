@@ -8,7 +8,7 @@ session of a blocked user begins, whatever signs in. A sign-in asks before, so t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from hmac import compare_digest
@@ -30,7 +30,7 @@ from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
-from django_redsess.transport.steps import Call, Plain, Steps, time_of
+from django_redsess.transport.steps import Call, Plain, Steps, T, time_of
 
 Restored = Literal["restored", "there", "lifted", "over"]
 
@@ -51,7 +51,7 @@ class Block(NamedTuple):
 
 def set_block(block: Block) -> Call[bool]:
     """Block a user, or change the block that there is. False if its time is over, by the server's clock."""
-    return Call(*_setting(scripts.BLOCK, block), bool)
+    return _setting(scripts.BLOCK, block, bool)
 
 
 def restore(block: Block) -> Call[Restored]:
@@ -61,27 +61,23 @@ def restore(block: Block) -> Call[Restored]:
     Else nothing is written: the user is blocked (``"there"``), the block was lifted, or it is over.
     """
     script = scripts.RESTORE_BLOCK
-    return Call(*_setting(script, block), lambda reply: reply.decode(), script.once(first=1))
+    return _setting(script, block, lambda reply: reply.decode(), script.once(first=1))
 
 
-def _setting(script: Script, block: Block) -> tuple[Partition, Script, tuple[bytes, ...], Values]:
+def _setting(script: Script, block: Block, read: Callable[[Any], T], once: Values = ()) -> Call[T]:
     partition = keyspace().of_user(block.user_id)
     over_at = _milliseconds(block.until)
     text = f"{block.message}\n{block.by}\n{_seals(block.user_id, over_at, block.message, block.by)[0]}"
     keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
-    return (
-        partition,
-        script,
-        keys,
-        script.arguments(user_id=block.user_id, over_at=over_at, text=text),
-    )
+    args = script.arguments(user_id=block.user_id, over_at=over_at, text=text)
+    return Call(partition, script, keys, args, read, once=once)
 
 
 def lift(user_id: str) -> Call[bool]:
     """Lift the block of a user. False if there was none. For a while, it is not restored."""
     partition, script = keyspace().of_user(user_id), scripts.UNBLOCK
     keys = script.keys(partition, block_of_user=partition.block_of(user_id))
-    return Call(partition, script, keys, script.arguments(user_id=user_id), bool, script.once(first=1))
+    return Call(partition, script, keys, script.arguments(user_id=user_id), bool, once=script.once(first=1))
 
 
 def of_user(user_id: str) -> Plain[Block | None]:

@@ -59,7 +59,11 @@ def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
     guests = conf.MAX_GUESTS if guests is None else guests
     reserve = min(max(maximum // 100, RESERVE_MIN), maximum)
     partitions = keyspace().count
-    return Allowed(*(share_of(each, partitions) for each in (maximum, reserve, NO_LIMIT if guests is None else guests)))
+    return Allowed(
+        signed_in=share_of(maximum, partitions),
+        reserve=share_of(reserve, partitions),
+        guests=share_of(NO_LIMIT if guests is None else guests, partitions),
+    )
 
 
 def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:

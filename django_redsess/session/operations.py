@@ -384,8 +384,9 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
             return Outcome("clock", at=int(reply))
         return Outcome("saved", stored=stored(counts)) if reply else AGAIN
 
-    asked, once = counting(partition, saving.user_id), scripts.ADD.once(first=1)
-    return Call(partition, scripts.ADD, keys, args, read, once, *asked, name=saving.name)
+    once = scripts.ADD.once(first=1)
+    before, asks = counting(partition, saving.user_id)
+    return Call(partition, scripts.ADD, keys, args, read, once=once, before=before, asks=asks, name=saving.name)
 
 
 def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
@@ -401,9 +402,19 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     # A repetition may find the session that the first attempt created.
     once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    confirms = confirmation(Reason.REPLACED) if saving.limit else None
-    asked = counting(partition, saving.user_id)
-    return Call(partition, scripts.CREATE, keys, args, _outcome, once, *asked, confirms, name=saving.name)
+    before, asks = counting(partition, saving.user_id)
+    return Call(
+        partition,
+        scripts.CREATE,
+        keys,
+        args,
+        _outcome,
+        once=once,
+        before=before,
+        asks=asks,
+        confirmation=confirmation(Reason.REPLACED) if saving.limit else None,
+        name=saving.name,
+    )
 
 
 def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -416,7 +427,7 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
     once = scripts.SAVE.once(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    return Call(partition, scripts.SAVE, keys, args, _outcome, once, name=saving.name)
+    return Call(partition, scripts.SAVE, keys, args, _outcome, once=once, name=saving.name)
 
 
 def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -434,10 +445,19 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     )
     once = scripts.ROTATE.once(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    confirms = confirmation(Reason.REPLACED) if saving.limit else None
-    signs_in = saving.user_id if saving.login_ms == saving.at else ""
-    asked = counting(partition, signs_in)
-    return Call(partition, scripts.ROTATE, keys, args, _outcome, once, *asked, confirms, name=saving.name)
+    before, asks = counting(partition, saving.user_id if saving.login_ms == saving.at else "")
+    return Call(
+        partition,
+        scripts.ROTATE,
+        keys,
+        args,
+        _outcome,
+        once=once,
+        before=before,
+        asks=asks,
+        confirmation=confirmation(Reason.REPLACED) if saving.limit else None,
+        name=saving.name,
+    )
 
 
 def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> Call[bool]:
@@ -508,11 +528,25 @@ class Ending(NamedTuple):
         return self._call(partition, keys, sids=(), low=low, high=high, skipped=skipped)
 
     def _call(self, partition: Partition, keys: tuple[bytes, ...], **which: Any) -> EndCall:
-        why, message, began_by, since, sids, users, _, by = self
-        stays = {"began_by": began_by, "since": since, "kept_sids": sids, "kept_users": users}
-        args = scripts.END.arguments(reason=why or "", message=message, **stays, **which)
-        script, confirms = scripts.END, self.confirms
-        return Call(partition, script, keys, args, _with_ended, confirmation=confirms, by=by, message=message)
+        args = scripts.END.arguments(
+            reason=self.reason or "",
+            message=self.message,
+            began_by=self.latest,
+            since=self.since,
+            kept_sids=self.kept_sids,
+            kept_users=self.kept_users,
+            **which,
+        )
+        return Call(
+            partition,
+            scripts.END,
+            keys,
+            args,
+            _with_ended,
+            confirmation=self.confirms,
+            by=self.by,
+            message=self.message,
+        )
 
 
 def end(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> Steps[EndedList]:
@@ -535,7 +569,7 @@ def end(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> Steps[E
         # Foreign notes may point in a circle.
         sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
         named.update(sids)
-    return EndedList(ended, *replica_status(confirms))
+    return EndedList(ended, **replica_status(confirms))
 
 
 def counted_elsewhere(sid: str, item: str) -> bool:
@@ -556,8 +590,9 @@ def _written(saving: Saving) -> dict[str, str | bytes | int]:
 
 
 def _limit(limit: Limit | None) -> dict[str, str | int | None]:
-    maximum, policy, full_at, _ = limit or (None, "", None, True)
-    return {"limit": maximum, "policy": policy, "full_at": full_at}
+    if limit is None:
+        return {"limit": None, "policy": "", "full_at": None}
+    return {"limit": limit.maximum, "policy": limit.policy, "full_at": limit.full_at}
 
 
 def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:

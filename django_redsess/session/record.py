@@ -185,12 +185,13 @@ def client_in(record: bytes) -> bytes:
 @lru_cache(maxsize=1024)
 def client_packed(client: Client) -> bytes:
     """Pack ``client`` for :attr:`Record.client_packed`. Raises OSError for an invalid address."""
-    return packed_client(*client)
+    return packed_client(client.address, client.user_agent)
 
 
 def client_of(record: Record) -> Client:
     """Return the sender that ``record`` stores."""
-    return Client(*unpacked_client(record.client_packed))
+    address, user_agent = unpacked_client(record.client_packed)
+    return Client(address, user_agent)
 
 
 def log_unusable(sid: str, error: Exception) -> None:

@@ -23,7 +23,6 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.session import address_index, blocks, deadlines, eviction, operations, user_limit
 from django_redsess.session.address_index import STAYS, changed_entry
-from django_redsess.session.compression import unpacked_client
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending, SessionState
 from django_redsess.session.merge import merge, same
@@ -32,6 +31,7 @@ from django_redsess.session.operations import Ending, Outcome, Saving
 from django_redsess.session.record import (
     REVISION_SIZE,
     Record,
+    client_of,
     data_of,
     log_unusable,
     named,
@@ -290,7 +290,12 @@ class SaveAttempts:
         if record is None or saving.login_ms in (0, replaces):
             return []
         login_at, before = time_of(saving.login_ms), time_of(replaces) if replaces else None
-        return [BegunSession(sid, saving.user_id, login_at, before, *unpacked_client(record.client_packed))]
+        client = client_of(record)
+        return [
+            BegunSession(
+                sid, saving.user_id, login_at, replaces=before, address=client.address, user_agent=client.user_agent
+            )
+        ]
 
     def _note_done(self, sid: str, item: str) -> None:
         """Clear what is pending, except for what a save does not do."""

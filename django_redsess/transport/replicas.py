@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from redis.exceptions import ResponseError
 
@@ -69,12 +69,24 @@ class Confirmation:
 def confirmation(only: Reason | None = None) -> Confirmation | None:
     """Return a new confirmation, or None without the setting ``CONFIRM_ENDS``."""
     asked = conf.CONFIRM_ENDS
-    return None if asked is None else Confirmation(*asked, only)
+    if asked is None:
+        return None
+    replicas, milliseconds = asked
+    return Confirmation(replicas, milliseconds, only)
 
 
-def replica_status(confirmation: Confirmation | None) -> tuple[int | None, bool]:
-    """Return ``confirmed_by`` and ``may_return`` of an end."""
-    return (None, False) if confirmation is None else (confirmation.confirmed_by, confirmation.is_short)
+class ReplicaStatus(TypedDict):
+    """How many replicas hold an end: see :class:`EndedList`."""
+
+    confirmed_by: int | None
+    may_return: bool
+
+
+def replica_status(confirmation: Confirmation | None) -> ReplicaStatus:
+    """Return what is known of an end by its ``confirmation``. None stands for an end that asks no replica."""
+    if confirmation is None:
+        return {"confirmed_by": None, "may_return": False}
+    return {"confirmed_by": confirmation.confirmed_by, "may_return": confirmation.is_short}
 
 
 class EndedList(list[EndedSession]):

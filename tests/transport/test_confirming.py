@@ -47,9 +47,9 @@ def test_results_are_a_list_and_an_integer() -> None:
     confirmation = Confirmation(1, 300)
     assert (EndedList(), EndedCount(3)) == ([], 3)
     assert f"{EndedCount(1_000):,}" == "1,000"
-    for status in ((), replica_status(None), replica_status(confirmation)):
-        for result in (EndedList([], *status), EndedCount(3, *status)):
+    for status in ({}, replica_status(None), replica_status(confirmation)):
+        for result in (EndedList([], **status), EndedCount(3, **status)):
             assert (result.confirmed_by, result.may_return) == (None, False)
     confirmation.confirmed_by = 0
-    for result in (EndedList([], *replica_status(confirmation)), EndedCount(3, *replica_status(confirmation))):
+    for result in (EndedList([], **replica_status(confirmation)), EndedCount(3, **replica_status(confirmation))):
         assert (result.confirmed_by, result.may_return) == (0, True)
