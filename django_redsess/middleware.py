@@ -19,10 +19,10 @@ from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.request import HttpHeaders
 from django.http.response import HttpResponseBase
-from django.utils.cache import add_never_cache_headers, patch_vary_headers
+from django.utils.cache import patch_vary_headers
 from django.utils.deprecation import MiddlewareMixin
 from django.utils.module_loading import import_string
 
@@ -34,9 +34,9 @@ from django_redsess.responses import (
     View,
     answers_problems,
     delete_cookie,
+    ended_meanwhile,
     is_shared,
     key_in,
-    problem_details,
     refused,
     send_new_key,
     set_cookie,
@@ -68,17 +68,6 @@ def is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
 def interruption() -> SessionInterrupted:
     """Return the error for a request whose session can't be saved any more. Django answers it with 400."""
     return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
-
-
-ENDED_MEANWHILE = "Your session was ended while this request was answered."
-
-
-def _interrupted(instead_of: HttpResponseBase) -> HttpResponse:
-    """Return what a view of :func:`answer_problems` answers in place of :func:`interruption`."""
-    response = problem_details(401, ENDED_MEANWHILE)
-    add_never_cache_headers(response)
-    response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
-    return response
 
 
 class Closing:
@@ -157,7 +146,7 @@ class Closing:
             except UpdateError:
                 if not answers_problems(self.request):
                     raise interruption() from None
-                self.response = _interrupted(self.response)
+                self.response = ended_meanwhile(self.response)
                 return False
             except SignInRefused:
                 # The user was blocked after the sign-in had asked.

@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template, render_to_string
 from django.urls import get_resolver, get_urlconf
-from django.utils.cache import patch_vary_headers
+from django.utils.cache import add_never_cache_headers, patch_vary_headers
 from django.utils.http import http_date
 from django.utils.translation import gettext
 from django.views.defaults import permission_denied
@@ -154,8 +154,7 @@ def unavailable(
     response.headers["Cache-Control"] = "no-store"
     if request.method in ("GET", "HEAD", "OPTIONS"):
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS_IF_IT_LASTS if lasts else RETRY_AFTER_SECONDS)
-    if instead_of is not None:
-        response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    _closes_too(response, instead_of)
     send_new_key(request, response)
     return not_logged(response)
 
@@ -201,9 +200,29 @@ def refused(
     if settings.SESSION_COOKIE_NAME in request.COOKIES:
         # Its session has ended.
         delete_cookie(response)
+    _closes_too(response, instead_of)
+    return response
+
+
+ENDED_MEANWHILE = "Your session was ended while this request was answered."
+
+
+def ended_meanwhile(instead_of: HttpResponseBase) -> HttpResponse:
+    """
+    Return the response 401 of a view of :func:`answer_problems` whose session can't be saved any more.
+
+    ``instead_of`` is the response that it replaces.
+    """
+    response = problem_details(401, ENDED_MEANWHILE)
+    add_never_cache_headers(response)
+    _closes_too(response, instead_of)
+    return response
+
+
+def _closes_too(response: HttpResponse, instead_of: HttpResponseBase | None) -> None:
+    """Let ``response`` also close what the response that it replaces would have closed."""
     if instead_of is not None:
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
-    return response
 
 
 def _exists(template: str) -> bool:

@@ -21,8 +21,7 @@ from django.views.decorators.debug import sensitive_variables
 from django_redsess.contrib.api.parameters import Json
 from django_redsess.contrib.api.problems import Problem, not_allowed
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.middleware import ENDED_MEANWHILE
-from django_redsess.responses import answer_problems, unavailable
+from django_redsess.responses import ENDED_MEANWHILE, answer_problems, unavailable
 from django_redsess.session.store import session_of
 
 Method = Callable[..., Json | None]
