@@ -238,22 +238,15 @@ async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]
 
 def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     wanted = [sid for sid in sids if is_sid(sid)]
-    found, named = list[Session](), set(wanted)
-    while wanted:
-        rows = yield from listing.find(wanted)
-        found += sessions_of(rows)
-        there = {row.sid for row in rows}
-        gone = [sid for sid in wanted if follow and sid not in there]
-        wanted = []
-        for sid in gone:
-            rotated_to = operations.rotated_to((yield from operations.note_of(sid)))
-            # Another program may have written notes that form a circle.
-            if rotated_to and rotated_to not in named:
-                wanted.append(rotated_to)
-                named.add(rotated_to)
+    found = sessions_of((yield from listing.find(wanted)))
     there = {each.sid for each in found}
+    for sid in [sid for sid in wanted if follow and sid not in there]:
+        live, _ = yield from operations.successor(sid, (yield from operations.note_of(sid)))
+        if live is not None and live.sid not in there:
+            found += sessions_of((yield from listing.find([live.sid])))
+            there.add(live.sid)
     for store in other_stores():
-        found += yield from in_store(store, _find_there, [sid for sid in sids if is_sid(sid) and sid not in there])
+        found += yield from in_store(store, _find_there, [sid for sid in wanted if sid not in there])
     return found
 
 

@@ -113,14 +113,29 @@ class Loaded(NamedTuple):
     due: int
     now: int
 
+    @property
+    def expired_note(self) -> str:
+        """The note that a session gets when it is removed, if it is due and has not been removed yet. Else ``""``."""
+        return expired_note(self.due) if self.record is None and self.due else ""
+
+
+def expired_note(at: int) -> str:
+    """Return the note of a session that expired ``at`` this time, in milliseconds."""
+    return f"{Reason.EXPIRED} {at} "
+
+
+def seen_at(now: int) -> int:
+    """
+    Return the last-seen time that a touch at the server's time ``now`` writes, in milliseconds.
+
+    It is rounded down to ``TOUCH_INTERVAL``. So a second touch in the same interval changes nothing, and no process has
+    to remember which sessions it has touched.
+    """
+    return now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
+
 
 def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
-    """
-    Read the record and the deadline of ``sid``, and touch the session as ``touch`` says.
-
-    The last-seen time is rounded down to ``TOUCH_INTERVAL``. So a second touch in the same interval changes nothing,
-    and no process has to remember which sessions it has touched.
-    """
+    """Read the record and the deadline of ``sid``, and touch the session as ``touch`` says."""
     space, name = keyspace(), sid.encode()
     partition, reading, touching, _ = templates(space.prefix, space.count)[
         space.number_of(sid) if space.count > 1 else 0
@@ -139,7 +154,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
         return Plain(partition, "read", reading % (name, name), 3, loaded, 3)
 
     def packed(now: int) -> bytes:
-        seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
+        seen = seen_at(now)
         return (reading + touching) % (name, name, seen, name, seen, name)
 
     return Plain(partition, "read", packed, 5, loaded, 3)
@@ -228,6 +243,24 @@ def rotated_to(note: str) -> str:
     """Return the new sid in the note of a session that got another key. ``""`` for any other note."""
     word, sid, *_ = (*note.split(" "), "")
     return sid if word == "rotated" and is_sid(sid) else ""
+
+
+def successor(sid: str, note: str, leads_on: Callable[[str], object] = rotated_to) -> Steps[tuple[Loaded | None, str]]:
+    """
+    Follow the keys that a session has got, from the ``note`` of its old key ``sid`` on.
+
+    Return the live session, or None and the note that says why it is gone. ``leads_on`` tells of each note whether the
+    next key is looked at.
+    """
+    seen = {sid}
+    while leads_on(note) and (sid := rotated_to(note)) not in seen:
+        # Foreign notes may point in a circle.
+        seen.add(sid)
+        loaded = yield from read(sid)
+        if loaded.record is not None:
+            return loaded, ""
+        note = (yield from note_of(sid)) or loaded.expired_note
+    return None, note
 
 
 def was_guest(note: str) -> bool:

@@ -47,7 +47,7 @@ from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import Plain, SendSignals, Step, Steps, time_of
+from django_redsess.transport.steps import Plain, SendSignals, Step, Steps, now, time_of
 
 AHEAD_MIN = 5_000
 """Milliseconds: the script change does not read the deadline, so it must be ahead by more than a request waits."""
@@ -178,7 +178,7 @@ class SaveAttempts:
         self.limit = limit = self._choose_key()
         sid = self.session.sid or ""
         partition = keyspace().of_sid(sid)
-        at = self.at or of(partition).clock.now() or (yield from operations.time(partition))
+        at = self.at or (yield from now(partition))
         expiry = self.session.expiry(at)
         saving, known = self._made(sid, at, expiry, limit)
         outcome = yield from self._to_send(sid, saving, expiry)

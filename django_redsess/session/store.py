@@ -253,9 +253,7 @@ class SessionStore(SessionState):
 
     def take_note(self, loaded: Loaded, note: str) -> None:
         """Take from the ``note`` of a session that is gone what its visitor is to know, and drop the key."""
-        if not note and loaded.due:
-            # The session is due, but has not been removed yet.
-            note = f"{Reason.EXPIRED} {loaded.due} "
+        note = note or loaded.expired_note
         self._session_key = None
         found = notice.read(note)
         self.cookie = self.cookie._replace(

@@ -56,7 +56,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     name = sid.encode()
 
     def touches(now: int) -> bytes:
-        seen = now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
+        seen = operations.seen_at(now)
         return touching % (seen, name, seen, name)
 
     return Call(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)

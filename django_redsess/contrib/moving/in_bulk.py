@@ -24,10 +24,9 @@ from django_redsess.session.merge import same
 from django_redsess.session.record import data_of, serialized, unpack, user_of
 from django_redsess.signals import Reason
 from django_redsess.transport import packing
-from django_redsess.transport.connections import of
 from django_redsess.transport.keys import bucket_of, keyspace, sid_of
 from django_redsess.transport.partitions import ask_each, together
-from django_redsess.transport.steps import Call, drive
+from django_redsess.transport.steps import Call, drive, now
 
 
 class Page(NamedTuple):
@@ -323,7 +322,7 @@ def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
 
 def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | None:
     partition = keyspace().of_sid(moving.sid)
-    at = of(partition).clock.now() or operations.time(partition).run()
+    at = drive(now(partition))
     made = copy_of(session, moving.row, serialized(session.serializer, moving.row.data), at)
     return marks.copy(moving.sid, made, at, moving.sid_there) if made.due > at else None
 

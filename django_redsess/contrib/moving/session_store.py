@@ -35,7 +35,7 @@ from django_redsess.session.store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.connections import of
 from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace, sid_of
-from django_redsess.transport.steps import CallOutside, Steps
+from django_redsess.transport.steps import CallOutside, Steps, now
 
 BEGAN_KEY = "_redsess_began"
 """Where the data of a session that is used in the other store have the time at which it began, in milliseconds."""
@@ -406,7 +406,7 @@ def began(row: Row) -> Row:
 def copying(session: SessionState, sid: str, found: Row, sid_there: str) -> Steps[str]:
     """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`marks.copy`."""
     partition = keyspace().of_sid(sid)
-    at = of(partition).clock.now() or (yield from operations.time(partition))
+    at = yield from now(partition)
     data = serialized(session.serializer, found.data)
     while True:
         made = copy_of(session, found, data, at)

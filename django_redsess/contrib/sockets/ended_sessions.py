@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 from django.conf import settings
 
 from django_redsess import forks
-from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, operations
 from django_redsess.session.elsewhere import Watched, elsewhere
@@ -172,7 +171,8 @@ async def _opened(session: Any) -> WatchedSession:
     loaded = await operations.read(sid).arun()
     if loaded.record is None:
         watched = WatchedSession(sid, "")
-        watched._finish(_end_by(await adrive(_note_of(loaded))))
+        note = await adrive(operations.note_of(sid))
+        watched._finish(_end_by(note or loaded.expired_note))
         return watched
     user_id = _user_of(loaded)
     watched = WatchedSession(sid, user_id or "")
@@ -190,11 +190,6 @@ def _user_of(loaded: Loaded) -> str | None:
         return None
 
 
-def _note_of(loaded: Loaded) -> Steps[str]:
-    note = yield from operations.note_of(loaded.sid)
-    return note or (f"{Reason.EXPIRED} {loaded.due} " if loaded.due else "")
-
-
 def _end_by(note: str) -> End:
     if operations.rotated_to(note):
         return End(Reason.INVALIDATED)
@@ -208,15 +203,10 @@ def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
 
     It is over at a new key that was given so that copies of its cookie end: who watches may have such a copy.
     """
-    seen = {sid}
-    while operations.is_followed(note) and (sid := operations.rotated_to(note)) not in seen:
-        # Foreign notes may point in a circle.
-        seen.add(sid)
-        loaded = yield from operations.read(sid)
-        if loaded.record is not None:
-            return sid if _user_of(loaded) == user_id else End(Reason.INVALIDATED)
-        note = yield from _note_of(loaded)
-    return _end_by(note)
+    loaded, note = yield from operations.successor(sid, note, operations.is_followed)
+    if loaded is None:
+        return _end_by(note)
+    return loaded.sid if _user_of(loaded) == user_id else End(Reason.INVALIDATED)
 
 
 def _prolonging(sid: str) -> Steps[None]:
@@ -346,7 +336,7 @@ class _Poller:
             if not used:
                 return asking
             # As the engine does: a second touch in the same interval changes nothing, and so it is left out.
-            seen = at - at % (conf.TOUCH_INTERVAL * 1000 or 1)
+            seen = operations.seen_at(at)
             touched = [sid for sid in sids if sid in used and all(each._seen_ms < seen for each in used[sid])]
             touches.update(dict.fromkeys(touched, seen))
             # There are as many replies for each batch. A score of 0 changes nothing.
@@ -377,7 +367,7 @@ class _Poller:
         sessions = self._watched.get(store, {})
         gone = [sid for sid, score in scores.items() if score is None]
         notes = await adrive(operations.texts_of(partition, *map(partition.ended_of, gone))) if gone else []
-        expired = f"{Reason.EXPIRED} {now} "
+        expired = operations.expired_note(now)
         found = {sid: expired for sid, score in scores.items() if score is not None and float(score) <= now}
         for sid, note in zip(gone, notes, strict=True):
             found[sid] = note or (expired if float(self._due.get(sid) or "inf") <= now else "")

@@ -23,11 +23,10 @@ from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.contrib.moving.sources.base import KEY_MAX, PAGE, Row, Source
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
 from django_redsess.session.known import is_key
 from django_redsess.session.record import Client
-from django_redsess.transport.connections import of
 from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.steps import drive, now
 
 FOR_EVER = -1
 """What PTTL replies for a name without an end."""
@@ -123,7 +122,7 @@ def now_here(key: str = "") -> int:
     """
     space = keyspace()
     partition = space.of_sid(sid_of(key)) if is_key(key) else space.partitions[0]
-    return of(partition).clock.now() or operations.time(partition).run()
+    return drive(now(partition))
 
 
 def _row_of(key: str, data: dict[str, Any], left: int) -> Row | None:
