@@ -66,7 +66,9 @@ def _pool_of(alias: str, named_by: str) -> Any:
 
 def of(partition: Partition) -> Any:
     """Return the pool of the server that has ``partition``, with its clock and its outages."""
-    return (pool() if _pool is None or other_store() is not None else _pool).of(partition.tag)
+    found = pool() if _pool is None or other_store() is not None else _pool
+    # The only server has all partitions.
+    return found if isinstance(found, Pool) else found.of(partition.tag)
 
 
 def by_server(partitions: Sequence[Partition], numbers: Iterable[int]) -> dict[Any, list[int]]:
