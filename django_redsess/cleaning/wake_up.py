@@ -13,7 +13,7 @@ from django_redsess.cleaning import seconds_to_next
 from django_redsess.clock import monotonic
 from django_redsess.transport.attempts import tell
 from django_redsess.transport.cluster_map import Cluster
-from django_redsess.transport.connections import of, pool
+from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import socket_of
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outages import UNREACHABLE
@@ -40,7 +40,8 @@ class Polls:
     """
     Ask all partitions for their first deadlines, once a second, in one round trip to each node of a cluster.
 
-    A node of a cluster lets nobody wait for keys of several partitions. A connection for each would be too many.
+    A cluster refuses a BLPOP for keys of several hash slots, and each partition has a slot of its own. A connection
+    for each partition would be too many.
     """
 
     def wait(self, seconds: float, *, until: HasFileno) -> None:
@@ -60,61 +61,52 @@ class Polls:
 
 class Waker:
     """
-    Wait for the ``wake`` key of each partition. Each partition has a BLPOP on a connection of its own.
+    Wait for the ``wake`` keys of all ``partitions`` of the only server, by one BLPOP on a connection of its own.
 
-    If a connection breaks, the present wait lasts its full time. The next wait opens the connection again. The cleaner
-    learns of the outage anyway, because it sends commands every few seconds.
+    An answer may arrive in a later wait than the one that asked for it. If the connection breaks, the present wait
+    lasts its full time. The next wait opens the connection again. The cleaner learns of the outage anyway, because it
+    sends commands every few seconds.
     """
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
-        self._bells = [_Bell(partition) for partition in partitions]
+        self._keys = [partition.wake for partition in partitions]
+        self._connection: Any = None
+        self._asked_at = self._answer_by = 0.0
+        self._warned = False
 
     def wait(self, seconds: float, *, until: HasFileno) -> None:
         """Return when :meth:`Polls.wait` does."""
         ends = monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
-            if not all(bell.listen(selector, ends) for bell in self._bells):
+            if self._keys and not self._listen(selector, ends):
                 Polls().wait(seconds, until=until)
                 return
             while (left := ends - monotonic()) > 0:
                 for key, _ in selector.select(left):
-                    if key.data is None or key.data.rang(selector, ends):
+                    if key.fileobj is until or self._is_called(selector, ends):
                         return
 
     def close(self) -> None:
-        for bell in self._bells:
-            bell.close()
+        if self._connection is not None:
+            self._connection.disconnect()
+            self._connection = None
 
-
-Sleep = Polls | Waker
-"""How a cleaner sleeps."""
-
-
-class _Bell:
-    """The connection for one partition. An answer may arrive in a later wait than the one that asked for it."""
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-        self._connection: Any = None
-        self._asked_at = self._answer_by = 0.0
-        self._warned = False
-
-    def listen(self, selector: selectors.BaseSelector, ends: float) -> bool:
+    def _listen(self, selector: selectors.BaseSelector, ends: float) -> bool:
         """Tell ``selector`` of the connection. False if it has no socket that can be waited for."""
         try:
             if self._connection is not None and self._answer_by and monotonic() > self._answer_by:
                 self.close()
             if self._connection is None:
                 self._asked_at = monotonic()
-                self._connection = _connection(self._partition)
+                self._connection = _connection()
                 self._answer_by = 0.0
             sock = socket_of(self._connection)
             if sock is None:
                 return False
             if not self._answer_by:
                 self._ask(ends)
-            selector.register(sock, selectors.EVENT_READ, self)
+            selector.register(sock, selectors.EVENT_READ)
         except RedisError as error:
             self._failed(error)
         except BaseException:
@@ -122,14 +114,14 @@ class _Bell:
             raise
         return True
 
-    def rang(self, selector: selectors.BaseSelector, ends: float) -> bool:
+    def _is_called(self, selector: selectors.BaseSelector, ends: float) -> bool:
         """Read the answer, and return whether it is a wake-up call. If not, ask again."""
         sock = socket_of(self._connection)
         try:
-            rang = self._connection.read_response() is not None
+            is_called = self._connection.read_response() is not None
             self._answer_by = 0.0
-            tell("wait", of(self._partition), self._asked_at, None, "BLPOP")
-            if not rang and ends > monotonic():
+            tell("wait", pool(), self._asked_at, None, "BLPOP")
+            if not is_called and ends > monotonic():
                 self._ask(ends)
         except RedisError as error:
             selector.unregister(sock)
@@ -139,33 +131,30 @@ class _Bell:
             # The rest of this answer must not be read as the next one.
             self.close()
             raise
-        return rang
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.disconnect()
-            self._connection = None
+        return is_called
 
     def _ask(self, ends: float) -> None:
         # BLPOP waits for ever if its time-out rounds to 0.
         self._asked_at = monotonic()
         seconds = max(0.01, ends - self._asked_at)
-        self._connection.send_command("BLPOP", self._partition.wake, f"{seconds:.3f}")
+        self._connection.send_command("BLPOP", *self._keys, f"{seconds:.3f}")
         self._answer_by = monotonic() + seconds + PATIENCE_SECONDS
 
     def _failed(self, error: RedisError) -> None:
         self.close()
-        tell("wait", of(self._partition), self._asked_at, error, "BLPOP")
+        tell("wait", pool(), self._asked_at, error, "BLPOP")
         if not isinstance(error, UNREACHABLE) and not self._warned:
             self._warned = True
-            logger.warning(
-                "Can't wait for %s: %s. Earlier deadlines will be noticed late.", self._partition.wake, error
-            )
+            logger.warning("Can't wait for %s: %s. Earlier deadlines will be noticed late.", self._keys[0], error)
 
 
-def _connection(partition: Partition) -> Any:
+Sleep = Polls | Waker
+"""How a cleaner sleeps."""
+
+
+def _connection() -> Any:
     # The time-outs here are only for connecting: Waker.wait() waits for the answers.
-    connections = of(partition)
+    connections = pool()
     timeouts = {
         name: connections.connection_kwargs.get(name) or PATIENCE_SECONDS
         for name in ("socket_timeout", "socket_connect_timeout")

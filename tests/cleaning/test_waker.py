@@ -58,10 +58,10 @@ def sleeper() -> Iterator[Sleeper]:
 
 @contextmanager
 def once_asleep(client: redis_py.Redis, act: Callable[[], Any]) -> Iterator[None]:
-    """Do ``act`` in another thread, as soon as every partition is waited for."""
+    """Do ``act`` in another thread, as soon as the sleeper waits for the server."""
 
     def wait_and_act() -> None:
-        wait_until(lambda: asleep(client) == keyspace().count)
+        wait_until(lambda: asleep(client) == 1)
         act()
 
     thread = threading.Thread(target=wait_and_act)
@@ -115,10 +115,10 @@ def test_a_bell_while_nobody_listens_ends_the_next_wait(redis, partitions, sleep
 @pytest.mark.usefixtures("partitions")
 def test_a_bell_between_two_waits_ends_the_second(redis, sleeper) -> None:
     sleeper.wait_interrupted(LONG)
-    wait_until(lambda: asleep(redis) == keyspace().count)
+    wait_until(lambda: asleep(redis) == 1)
     # The server gives it to the connection that still asks: nothing is left for another question.
     ring(redis)
-    wait_until(lambda: asleep(redis) == keyspace().count - 1)
+    wait_until(lambda: asleep(redis) == 0)
     assert not redis.exists(keyspace().partitions[0].wake)
     assert sleeper.sleep(LONG) < SOON
     assert sleeper.sleep(0.2) >= 0.2
@@ -191,14 +191,23 @@ def test_a_server_that_forbids_to_wait_is_told_once(redis, server, settings, sle
     assert "pass@" not in caplog.text
 
 
-def test_closing_closes_the_connection_of_each_partition(redis, partitions) -> None:
+@pytest.mark.usefixtures("partitions")
+def test_one_connection_waits_for_all_partitions_and_closing_closes_it(redis) -> None:
     sleeper = Sleeper()
     before = {each["id"] for each in redis.client_list()}
     sleeper.sleep(0.1)
     sleeper.sleep(0.1)
-    assert len({each["id"] for each in redis.client_list()} - before) == partitions
+    assert len({each["id"] for each in redis.client_list()} - before) == 1
     sleeper.close()
     wait_until(lambda: {each["id"] for each in redis.client_list()} <= before)
+
+
+def test_calls_of_several_partitions_end_a_wait_each(redis, partitions, sleeper) -> None:
+    for partition in range(partitions):
+        ring(redis, partition)
+    for _ in range(partitions):
+        assert sleeper.sleep(LONG) < SOON
+    assert sleeper.sleep(0.2) >= 0.2
 
 
 def test_a_frozen_server_does_not_prolong_a_wait(own_server, settings, sleeper) -> None:
