@@ -1,4 +1,4 @@
-"""Blocks in the admin: who may block whom, for how long, and the page of users who are blocked."""
+"""Blocks in the admin: who may block whom there, and the page of users who are blocked."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.admin.sites import AdminSite
-from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -17,10 +15,10 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin import history, pages
-from django_redsess.admin.users import hidden_users, is_in_reach, name_among, users_admin
+from django_redsess.admin.users import hidden_users, name_among, users_admin
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
-from django_redsess.online.blocking import LONGEST, LONGEST_OF_OTHERS
+from django_redsess.permissions import rules
 from django_redsess.querysets import users_by_id
 
 HOURS = {
@@ -37,10 +35,6 @@ HOURS_WITHOUT_END = {
 }
 
 PER_PAGE = 100
-
-
-def has_permission(request: HttpRequest) -> bool:
-    return request.user.has_perm("django_redsess.block_user")
 
 
 Rule = Callable[[str, AbstractBaseUser | None], bool]
@@ -75,14 +69,15 @@ def visible(request: HttpRequest, sessions: Any, user_ids: set[str]) -> dict[str
     """
     Return those of the users whose blocks the administrator may see, by primary key. None stands for a deleted user.
 
-    Rules of the site's own hold: those of its admin of users, and those of ``sessions``, the admin of sessions.
+    The rules of this site decide, and those of its own admin of users and of ``sessions``, the admin of sessions.
     """
-    if not has_permission(request):
+    may_see_block = rules().may_see_block
+    if not may_see_block(request.user):
         return {}
     users = users_by_id(user_ids)
     hidden, rule = hidden_users(request, sessions.admin_site, user_ids, users), rule_for_sessions(request, sessions)
     shown = {user_id: users.get(user_id) for user_id in user_ids - hidden}
-    return {user_id: user for user_id, user in shown.items() if rule(user_id, user)}
+    return {key: user for key, user in shown.items() if may_see_block(request.user, user) and rule(key, user)}
 
 
 def may_see(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> bool:
@@ -94,22 +89,10 @@ def may_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBase
     """
     Return the user with this primary key if the administrator may block the user, and lift the block, else None.
 
-    They may if they may see a block of the user: see :func:`visible`. Nobody blocks oneself. Only superusers block
-    superusers.
+    They may if they may see a block of the user, see :func:`visible`, and the rules of this site say so.
     """
     user = visible(request, sessions, {user_id}).get(user_id)
-    return user if user is not None and is_in_reach(request, user) else None
-
-
-def longest(request: HttpRequest, site: AdminSite, user: AbstractBaseUser) -> timedelta:
-    """
-    Return for how long the administrator may block ``user``: for a week, or longer if they may change the user.
-
-    Who may not could keep a user out for good, which is deactivation, and takes the permission to change the user.
-    """
-    users = site._registry.get(get_user_model())
-    may_change = users is not None and users.has_change_permission(request, user)
-    return LONGEST if may_change or getattr(request.user, "is_superuser", False) else LONGEST_OF_OTHERS
+    return user if user is not None and rules().may_block(request.user, user) else None
 
 
 def text_of(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> str:
@@ -140,7 +123,7 @@ def chosen(value: str) -> tuple[timedelta, str]:
 
 def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     """Show who is blocked: the page of ``sessions``, the admin of sessions."""
-    if not (has_permission(request) and sessions.has_view_permission(request)):
+    if not (rules().may_see_block(request.user) and sessions.has_view_permission(request)):
         raise PermissionDenied
     given = request.GET.get("page", "")
     number = min(max(1, int(given)), 50) if given.isascii() and given.isdecimal() and len(given) < 4 else 1
@@ -157,7 +140,7 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
             "until": labels.exactly(each.until),
             "message": each.message,
             "by": _by(request, sessions, named_enders, hidden, each.by),
-            "may_lift": (user := users[each.user_id]) is not None and is_in_reach(request, user),
+            "may_lift": (user := users[each.user_id]) is not None and rules().may_block(request.user, user),
         }
         for each in found
         if each.user_id in users
@@ -172,7 +155,7 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
 
 def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     """Lift the block of one user, and return to the page."""
-    if not (has_permission(request) and sessions.has_view_permission(request)):
+    if not (rules().may_block(request.user) and sessions.has_view_permission(request)):
         raise PermissionDenied
     user_id = request.POST.get("user", "")
     user = may_block(request, sessions, user_id)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.views.main import ChangeList
-from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.core import signing
 from django.core.exceptions import PermissionDenied
@@ -29,14 +28,7 @@ from django_redsess.admin import blocking, history, own_sessions, pages
 from django_redsess.admin.end_form import EndForm
 from django_redsess.admin.end_texts import count_text, ended_text, user_text
 from django_redsess.admin.filters import chosen
-from django_redsess.admin.users import (
-    deactivate,
-    is_superuser,
-    may_change_users,
-    may_deactivate,
-    users_have,
-    visible_users,
-)
+from django_redsess.admin.users import deactivate, may_change_users, may_deactivate, visible_users
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -44,7 +36,8 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
 from django_redsess.online.labels import when
-from django_redsess.online.listing import USERS_MAX, SessionFilter
+from django_redsess.online.listing import SessionFilter
+from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.responses import unavailable
 from django_redsess.signals import EndedSession
@@ -418,7 +411,7 @@ class EndingAdmin(pages.ListAdmin):
         self, request: HttpRequest, user_ids: Collection[str], protected: int, *, ends: bool
     ) -> dict[str, Any]:
         # As for deactivating. Who has no session is told only to who may see the user.
-        if len(user_ids) != 1 or "" in user_ids or protected or not blocking.has_permission(request):
+        if len(user_ids) != 1 or "" in user_ids or protected or not rules().may_block(request.user):
             return {}
         [user_id] = user_ids
         if not ends and user_id not in visible_users(request, self.admin_site, {user_id}):
@@ -489,19 +482,24 @@ class EndingAdmin(pages.ListAdmin):
             )
         messages.warning(request, text % {"count": pages.shown_number(count)})
 
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return super().has_module_permission(request) or self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
+        """Tell whether the administrator may see sessions, or the session ``obj``, by the rules of this site."""
+        return rules().may_see(request.user, obj)
+
     def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
         """
-        Tell whether the administrator may end sessions, or the session ``obj``. Only superusers end superusers' ones.
+        Tell whether the administrator may end sessions, or the session ``obj``, by the rules of this site.
 
         A subclass may have another rule. It is asked about each session, which is slower for long lists.
         """
-        may_end = request.user.has_perm("django_redsess.end_onlinesession")
-        return may_end and (is_superuser(request.user) or obj is None or not is_superuser(obj.user))
+        return rules().may_end(request.user, obj)
 
     def has_end_all_permission(self, request: HttpRequest) -> bool:
         """Tell whether the administrator may end everyone else's sessions at once, and not only a part of the list."""
-        may_end_all = request.user.has_perm("django_redsess.end_all_onlinesession")
-        return may_end_all and self.has_end_permission(request)
+        return rules().may_end_everyones(request.user) and self.has_end_permission(request)
 
     def sessions(self, request: HttpRequest) -> SessionQuerySet:
         """Return the sessions of ``get_queryset()``: those that the administrator may see, without guests'."""
@@ -517,14 +515,8 @@ class EndingAdmin(pages.ListAdmin):
             raise PermissionDenied
 
     def _protected_user_ids(self, request: HttpRequest) -> list[str]:
-        """Return the ids of superusers whose sessions the administrator may not end. A subclass's rule needs none."""
-        if self._has_custom_rule or is_superuser(request.user) or not users_have("is_superuser"):
-            return []
-        users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
-        found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
-        if len(found) > USERS_MAX:
-            raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
-        return found
+        """Return the ids of users whose sessions the administrator may not end. A subclass's rule needs none."""
+        return [] if self._has_custom_rule else list(rules().protected_users(request.user))
 
     def _to_deactivate(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
         """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
@@ -556,7 +548,7 @@ class EndingAdmin(pages.ListAdmin):
     def asks_each(self) -> bool:
         """Whether rules of a subclass are asked about each session."""
         # A script can't apply a subclass's rules for single sessions. It does apply what get_queryset() leaves out.
-        return self._has_custom_rule or type(self).has_view_permission is not admin.ModelAdmin.has_view_permission
+        return self._has_custom_rule or type(self).has_view_permission is not EndingAdmin.has_view_permission
 
     def _are_everyones(self, request: HttpRequest, matching: SessionQuerySet) -> bool:
         # No search and no filter leaves out users. Guests may come with them.

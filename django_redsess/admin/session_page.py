@@ -29,6 +29,7 @@ from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import when
+from django_redsess.permissions import rules
 from django_redsess.querysets import visible
 from django_redsess.session.deadlines import SLACK_MAX, slack_of
 from django_redsess.sign_in_source import UsersPast
@@ -282,7 +283,7 @@ class SessionPageAdmin(EndingAdmin):
     def data(self, session: OnlineSession) -> str:
         """Show the keys of the data and the size of each value, and the values to those who may see them."""
         page: PageData = session.page
-        details, with_values = page.details, page.request.user.has_perm("django_redsess.view_session_data")
+        details, with_values = page.details, rules().may_see_data(page.request.user, session)
         if details is None or details.data is None:
             return gettext("The data can't be read.")
         headings, rows = [gettext("Key"), gettext("Size")], []

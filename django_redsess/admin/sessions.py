@@ -45,6 +45,7 @@ from django_redsess.online.labels import when
 from django_redsess.online.listing import SessionFilter
 from django_redsess.online.samples import Present
 from django_redsess.online.user_agents import BROWSERS
+from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.address_index import network_of
 
@@ -140,11 +141,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Tell whether the administrator may export the list: all sessions that match, in one file."""
-        return self.has_view_permission(request) and request.user.has_perm("django_redsess.export_onlinesession")
+        return self.has_view_permission(request) and rules().may_export(request.user)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
         own_sid, links_users = pages.own_sid_of(request), users_admin(request, self.admin_site) is not None
-        return OnlineSession.online.marking(own_sid, links_users=links_users).counting_once()
+        sessions = OnlineSession.online.marking(own_sid, links_users=links_users).counting_once()
+        return rules().visible_sessions(request.user, sessions)
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         # Django refuses a URL that names a filter which is not in this list.
@@ -167,7 +169,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         context = {
             "limit": limit_of_user(request, self.admin_site, users[0]) if len(users) == 1 else "",
             "has_export_permission": self.has_export_permission(request),
-            "has_block_permission": blocking.has_permission(request),
+            "has_block_permission": rules().may_see_block(request.user),
             "export_url": "admin:django_redsess_onlinesession_export",
             "export_query": query.urlencode(),
         }

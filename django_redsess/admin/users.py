@@ -1,5 +1,5 @@
 """
-Users in the admin: who may see and deactivate them, searching for them, their last sign-ins, deactivating an account,
+Users in the admin: who may see them there, searching for them, their last sign-ins, deactivating an account,
 and the sessions on a user's page.
 """
 
@@ -48,6 +48,7 @@ from django_redsess.online import labels
 from django_redsess.online.ending import BulkEnding, least
 from django_redsess.online.labels import exactly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
+from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session import user_limit
 from django_redsess.signals import EndedSession
@@ -195,20 +196,6 @@ def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
     return user_limit.describe(visible_users(request, site, {user_id}).get(user_id))
 
 
-def users_have(field: str) -> bool:
-    """Tell whether users have this field: a user model of the site's own may lack it."""
-    return field in {each.name for each in get_user_model()._meta.get_fields()}
-
-
-def is_superuser(user: object) -> bool:
-    return bool(getattr(user, "is_superuser", False))
-
-
-def is_in_reach(request: HttpRequest, user: AbstractBaseUser) -> bool:
-    """Tell whether ``user`` is somebody else, and a superuser only if the administrator is one, too."""
-    return user.pk != request.user.pk and (is_superuser(request.user) or not is_superuser(user))
-
-
 def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
     """Tell whether the administrator may change users in ``site``, though perhaps not each of them."""
     users = site._registry.get(get_user_model())
@@ -219,12 +206,11 @@ def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> Abstr
     """
     Return the user with this primary key if the administrator may deactivate the account, else None.
 
-    They may if the user's page in ``site`` would let them change "active". Nobody can deactivate their own account.
-    Only superusers deactivate superusers.
+    They may if the rules of this site say so, and the user's page in ``site`` would let them change "active".
     """
     users = site._registry.get(get_user_model())
     user: Any = users.get_object(request, user_id) if users is not None else None
-    if users is None or user is None or not is_in_reach(request, user):
+    if users is None or user is None or not rules().may_deactivate(request.user, user):
         return None
     if not users.has_change_permission(request, user):
         return None

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from django_redsess import online
 from django_redsess.admin import blocking, filters, own_sessions
 from django_redsess.admin.ending import SIDS_MAX
-from django_redsess.admin.users import users_admin, users_have
+from django_redsess.admin.users import users_admin
 from django_redsess.contrib.api.cursors import cursor_of, place_of
 from django_redsess.contrib.api.descriptions import described
 from django_redsess.contrib.api.endpoints import Method, endpoint
@@ -31,6 +31,7 @@ from django_redsess.online.cursor import Place
 from django_redsess.online.export import iso
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.online.searching import SCAN_LIMIT
+from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.address_index import network_of
 
@@ -258,7 +259,7 @@ def set_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
     until, message, user = body.moment("until"), body.message(), _user(user_id)
     if sessions_admin.to_block(request, user_id) is None:
         raise PermissionDenied("You may not block this user.")
-    longest = blocking.longest(request, sessions_admin.admin_site, user)
+    longest = rules().longest_block(request.user, user)
     # Clocks differ: who asks for a week by a clock that is a little fast gets it.
     if until - datetime.now(UTC) > longest + timedelta(hours=1):
         if longest == LONGEST:
@@ -291,7 +292,7 @@ def _require_end(request: HttpRequest, sessions_admin: Any) -> None:
 
 
 def _require_block(request: HttpRequest) -> None:
-    if not blocking.has_permission(request):
+    if not rules().may_see_block(request.user):
         raise PermissionDenied("This takes the permission to block users.")
 
 

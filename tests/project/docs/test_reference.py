@@ -21,7 +21,7 @@ PACKAGE = Path(django_redsess.__file__).parent
 
 PUBLIC_MODULES = [
     *("accounts", "accounts.forms", "admin", "backend", "cluster", "exceptions", "middleware", "models", "online"),
-    *("signals", "testing", "viewed"),
+    *("permissions", "signals", "testing", "viewed"),
     *(f"contrib.{name}" for name in ("geoip2", "prometheus.views", "readiness", "sockets")),
 ]
 

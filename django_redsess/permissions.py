@@ -1,0 +1,150 @@
+"""
+Who may see, end, block and deactivate whom. Public: ``Rules``.
+
+The pages of the admin, the JSON API and the pages of users' own sessions ask here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.contrib.auth import get_permission_codename, get_user_model
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import PermissionDenied
+from django.utils.translation import gettext
+
+from django_redsess import online
+from django_redsess.models import OnlineSession
+from django_redsess.online.blocking import LONGEST, LONGEST_OF_OTHERS
+from django_redsess.online.listing import USERS_MAX
+from django_redsess.querysets import SessionQuerySet
+
+if TYPE_CHECKING:
+    # A site may have users of its own, without the app of these.
+    from django.contrib.auth.models import AnonymousUser, PermissionsMixin
+
+    Administrator = PermissionsMixin | AnonymousUser
+
+__all__ = ["Rules"]
+
+
+class Rules:
+    """
+    The rules for administrators. One instance answers all requests.
+
+    In each method, ``user`` is the administrator who asks. The other argument is the session or the user that it is
+    about. None stands for none in particular: whether the administrator may do it at all, though perhaps not to each.
+    """
+
+    def may_see(self, user: Administrator, session: OnlineSession | None = None) -> bool:
+        """Tell whether ``user`` may see sessions, or ``session``. Ours asks for ``view_onlinesession``."""
+        return user.has_perm("django_redsess.view_onlinesession")
+
+    def visible_sessions(self, user: Administrator, sessions: SessionQuerySet) -> SessionQuerySet:
+        """
+        Return those of ``sessions`` that ``user`` may see. Ours returns all.
+
+        Unlike ``may_see``, this is a condition that the store applies: to lists, searches, counts and ends.
+        """
+        return sessions
+
+    def may_export(self, user: Administrator) -> bool:
+        """Tell whether ``user`` may export the list of sessions. Ours asks for ``export_onlinesession``."""
+        return self.may_see(user) and user.has_perm("django_redsess.export_onlinesession")
+
+    def may_see_data(self, user: Administrator, session: OnlineSession | None = None) -> bool:
+        """Tell whether ``user`` may see the values in ``session``. Ours asks for ``view_session_data``."""
+        return user.has_perm("django_redsess.view_session_data")
+
+    def may_end(self, user: Administrator, session: OnlineSession | None = None) -> bool:
+        """
+        Tell whether ``user`` may end sessions, or ``session``.
+
+        Ours asks for ``end_onlinesession``. A superuser's session is ended by superusers only.
+        """
+        may_end = user.has_perm("django_redsess.end_onlinesession")
+        return may_end and (session is None or is_superuser(user) or not is_superuser(session.user))
+
+    def protected_users(self, user: Administrator) -> Sequence[str]:
+        """
+        Return the primary keys, as text, of the users whose sessions ``user`` may not end: at most 1 000.
+
+        This is ``may_end`` as a condition that the store applies to long lists. Ours returns the superusers. In a
+        subclass with its own ``may_end``, it returns none, and ``may_end`` is asked about each session of a list. If
+        the subclass has both, ``may_end`` is asked about single sessions only: both have to say the same.
+        """
+        if _is_own(self, "may_end") or is_superuser(user) or not users_have("is_superuser"):
+            return []
+        users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
+        found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
+        if len(found) > USERS_MAX:
+            raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
+        return found
+
+    def may_end_everyones(self, user: Administrator) -> bool:
+        """
+        Tell whether ``user`` may end everyone else's sessions at once, and not only a part of the list.
+
+        Ours asks for ``end_all_onlinesession``.
+        """
+        return self.may_end(user) and user.has_perm("django_redsess.end_all_onlinesession")
+
+    def may_see_block(self, user: Administrator, other: AbstractBaseUser | None = None) -> bool:
+        """
+        Tell whether ``user`` may see blocks, or the block of ``other``. Ours asks for ``block_user``.
+
+        The rules for sessions hold besides: the block is shown if ``user`` may see and end all sessions of ``other``.
+        """
+        return user.has_perm("django_redsess.block_user")
+
+    def may_block(self, user: Administrator, other: AbstractBaseUser | None = None) -> bool:
+        """
+        Tell whether ``user`` may block users and lift blocks, or block ``other`` and lift that block.
+
+        Ours allows it to who may see the block. Nobody blocks oneself. Only superusers block superusers.
+        """
+        return self.may_see_block(user, other) and (other is None or is_in_reach(user, other))
+
+    def longest_block(self, user: Administrator, other: AbstractBaseUser) -> timedelta:
+        """
+        Return for how long ``user`` may block ``other``: for a week, or longer if ``user`` may change users.
+
+        Who may not could keep a user out for good, which is deactivation, and takes the permission to change the user.
+        """
+        users = get_user_model()._meta
+        may_change = user.has_perm(f"{users.app_label}.{get_permission_codename('change', users)}")
+        return LONGEST if may_change or is_superuser(user) else LONGEST_OF_OTHERS
+
+    def may_deactivate(self, user: Administrator, other: AbstractBaseUser | None = None) -> bool:
+        """
+        Tell whether ``user`` may deactivate accounts, or that of ``other``.
+
+        The admin of users has to let ``user`` change "active" besides. Ours adds that nobody deactivates the own
+        account, and only superusers deactivate superusers.
+        """
+        return other is None or is_in_reach(user, other)
+
+
+def rules() -> Rules:
+    """Return the rules of this site."""
+    return Rules()
+
+
+def _is_own(own: Rules, name: str) -> bool:
+    return getattr(type(own), name) is not getattr(Rules, name)
+
+
+def users_have(field: str) -> bool:
+    """Tell whether users have this field: a user model of the site's own may lack it."""
+    return field in {each.name for each in get_user_model()._meta.get_fields()}
+
+
+def is_superuser(user: object) -> bool:
+    return bool(getattr(user, "is_superuser", False))
+
+
+def is_in_reach(user: Administrator, other: AbstractBaseUser) -> bool:
+    """Tell whether ``other`` is somebody else than ``user``, and a superuser only if ``user`` is one, too."""
+    return other.pk != user.pk and (is_superuser(user) or not is_superuser(other))
