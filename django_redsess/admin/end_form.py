@@ -32,8 +32,6 @@ class EndForm(forms.Form):
     latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
     # Progress, signed: see signed_progress().
     progress = forms.CharField(required=False, widget=forms.HiddenInput)
-    # Whether these sessions have ended already, and too few replicas have confirmed that.
-    again = forms.BooleanField(required=False, widget=forms.HiddenInput)
     reason = forms.ChoiceField(label=gettext_lazy("Reason"), required=False, choices=reasons)
     message = forms.CharField(
         label=gettext_lazy("Message"),

@@ -30,13 +30,11 @@ from django_redsess.admin.end_texts import count_text, ended_text, user_text
 from django_redsess.admin.filters import chosen
 from django_redsess.admin.users import deactivate, may_change_users, may_deactivate, visible_users
 from django_redsess.clock import monotonic
-from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
-from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, end_batch, least, too_few
+from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, least, too_few
 from django_redsess.online.labels import when
-from django_redsess.online.listing import SessionFilter
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.responses import unavailable
@@ -126,7 +124,6 @@ class EndingAdmin(pages.ListAdmin):
         chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
-        over = [] if conf.CONFIRM_ENDS is None else [sid for sid in chosen if sid not in current]
         found = {session.sid: session for session in self.look_up(request, *current)}
         gone = len(chosen) - len(found)
         if own_sid in found and not data["own"]:
@@ -134,15 +131,9 @@ class EndingAdmin(pages.ListAdmin):
                 return self.ask(request, data, form)
             del found[own_sid]
         sids, ended = self.end_found(request, found.values(), data["message"])
-        # Ending what is over looks again how many replicas have it.
-        superusers = self._protected_user_ids(request) if over else ()
-        replicas = least(ended.confirmed_by, end_batch(over, keep_users=superusers).confirmed_by)
-        again = sorted(chosen if data["again"] else {session.sid for session in ended})
-        text = count_text(len(again)) if data["again"] else self._text_of(request, ended, found)
-        response = self._answer(request, text, replicas, {**data, "sids": " ".join(again)})
+        response = self._answer(request, self._text_of(request, ended, found), ended.confirmed_by)
         self._report_protected(request, len(found) - len(sids))
-        if not data["again"]:
-            self._report_gone(request, gone + len(sids) - len(ended))
+        self._report_gone(request, gone + len(sids) - len(ended))
         return response
 
     def end_found(
@@ -221,10 +212,9 @@ class EndingAdmin(pages.ListAdmin):
         self._sign_out_if_own(request, ended)
         if not so_far:
             messages.warning(request, gettext("There is no session here that you can end."))
-        signed = signed_progress(request, data["query"], data["latest"], Progress(so_far, so_far))
         # Whose sessions the requests before this one have ended is not known here.
         text = count_text(so_far) if progress.ended else self._text_of(request, ended, rows)
-        return self._answer(request, text, replicas, {**data, "progress": signed})
+        return self._answer(request, text, replicas)
 
     def _work(
         self, request: HttpRequest, matching: SessionQuerySet, data: dict[str, Any], progress: Progress
@@ -244,19 +234,15 @@ class EndingAdmin(pages.ListAdmin):
         if user is None:
             raise PermissionDenied
         ended, replicas, is_outage = deactivate(request, user, message)
-        name, user_id = pages.name_html(str(user)), online.user_id_of(user)
-        query = pages.query_of([user_id])
-        again: dict[str, Any] = {"query": query, "message": message}
+        name = pages.name_html(str(user))
         if is_outage:
             text = gettext(
                 "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
                 "be ended, because the server of the sessions does not answer. Look again in a while."
             )
-            # Without a time, this form asks the question again.
-            context = {"unconfirmed": pages.filled(text, user=name), "number": 1, "continues": True}
-            return self._question(request, {**context, "form": EndForm(initial=again)})
+            return self._question(request, {"outage": pages.filled(text, user=name)})
         messages.success(request, pages.filled(gettext("The account of %(user)s was deactivated."), user=name))
-        return self._answer_of_user(request, user_id, ended_text(ended), len(ended), replicas, again)
+        return self._answer(request, ended_text(ended), replicas)
 
     def _block(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         """Block the user, end all sessions of the user, and say so."""
@@ -269,23 +255,7 @@ class EndingAdmin(pages.ListAdmin):
         name = pages.name_html(str(user))
         text = gettext("%(user)s can’t sign in until %(time)s.")
         messages.success(request, pages.filled(text, user=name, time=labels.exactly(until)))
-        again = {"query": pages.query_of([user_id]), "message": message}
-        return self._answer_of_user(request, user_id, user_text(ended, name), ended, ended.confirmed_by, again)
-
-    def _answer_of_user(
-        self,
-        request: HttpRequest,
-        user_id: str,
-        text: SafeString,
-        count: int,
-        replicas: int | None,
-        again: dict[str, Any],
-    ) -> HttpResponse:
-        if too_few(replicas):
-            _, latest = online.census(SessionFilter((user_id,)))
-            progress = signed_progress(request, again["query"], latest, Progress(count, count))
-            again = {**again, "latest": latest, "progress": progress}
-        return self._answer(request, text, replicas, again)
+        return self._answer(request, user_text(ended, name), ended.confirmed_by)
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
         if pages.own_sid_of(request) in {session.sid for session in ended}:
@@ -440,20 +410,11 @@ class EndingAdmin(pages.ListAdmin):
         context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
         return self.page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
 
-    def _answer(
-        self, request: HttpRequest, text: SafeString, replicas: int | None, again: dict[str, Any]
-    ) -> HttpResponse:
-        """Say what has ended, in ``text``. If too few replicas have confirmed it, show a form that looks ``again``."""
-        if not text:
-            return self._back(request)
-        text = format_html("{} {}", text, labels.confirmed(replicas)) if replicas is not None else text
-        if not too_few(replicas):
-            messages.success(request, text)
-        elif pages.own_sid_of(request) is None:  # Signed out.
-            messages.warning(request, text)
-        else:
-            form = EndForm(initial={**again, "again": True, "own": False, "deactivate": "", "block": ""})
-            return self._question(request, {"unconfirmed": text, "number": 1, "continues": True, "form": form})
+    def _answer(self, request: HttpRequest, text: SafeString, replicas: int | None) -> HttpResponse:
+        """Say what has ended, in ``text``, with a warning if too few replicas have it. Return to the list."""
+        if text:
+            told = format_html("{} {}", text, labels.confirmed(replicas)) if replicas is not None else text
+            messages.add_message(request, messages.WARNING if too_few(replicas) else messages.SUCCESS, told)
         return self._back(request)
 
     def _report_gone(self, request: HttpRequest, count: int) -> None:

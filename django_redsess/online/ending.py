@@ -14,7 +14,7 @@ from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere, 
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
-from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
+from django_redsess.transport.keys import Partition, Store, is_sid, using
 from django_redsess.transport.partitions import batches
 from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
 from django_redsess.transport.steps import Steps, drive, in_store
@@ -125,7 +125,7 @@ class BulkEnding:
     def end_batch(self) -> EndedList:
         """Take one step. Return the sessions that it ended, up to 250. The last step may renew the own key."""
         ended = drive(self.step())
-        # A failover may lose the new key. Then the administrator could not look again.
+        # A failover may lose the new key. Then the administrator would be signed out.
         if self.done and not too_few(ended.confirmed_by):
             drive(self.renew_own_key())
         return ended
@@ -204,18 +204,6 @@ def too_few(confirmed_by: int | None) -> bool:
     return confirmed_by is not None and conf.CONFIRM_ENDS is not None and confirmed_by < conf.CONFIRM_ENDS[0]
 
 
-def recheck_replicas() -> EndedList:
-    """
-    End nothing, and return an empty list with how many replicas hold all that has ended so far.
-
-    Without the setting ``CONFIRM_ENDS``, nothing is sent.
-    """
-    confirms = confirmation()
-    for partition in keyspace().partitions if confirms else ():
-        Ending(confirms=confirms).of_sids(partition, ()).run()
-    return EndedList([], **replica_status(confirms))
-
-
 def end_batch(
     sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
 ) -> EndedList:
@@ -255,7 +243,7 @@ class OneByOneEnding:
             page = self._page()
         self.done = not page
         if self.done:
-            return recheck_replicas()
+            return EndedList([])
         ended = end_batch([session.sid for session in page if self._may_end(session)], **self._options)
         self.kept += len(page) - len(ended)
         self._ends_nothing = self._ends_nothing and not ended
@@ -291,6 +279,6 @@ class FoundEnding:
         """End up to 250 of the sessions."""
         self.done = not self._left
         if self.done:
-            return recheck_replicas()
+            return EndedList([])
         sids, self._left = self._left[:AT_ONCE_MAX], self._left[AT_ONCE_MAX:]
         return end_batch(sids, **self._options)

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser, no_translat
 
 from django_redsess import online
 from django_redsess.clock import monotonic
-from django_redsess.conf import MESSAGE_MAX
+from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.terminal import (
     LINE_SECONDS,
@@ -25,7 +25,7 @@ from django_redsess.management.terminal import (
     user_named,
 )
 from django_redsess.online import EndedList, labels
-from django_redsess.online.ending import least, recheck_replicas, too_few
+from django_redsess.online.ending import least, too_few
 from django_redsess.online.labels import printable
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.querysets import users_by_id
@@ -81,14 +81,14 @@ class Command(CommandWithExamples):
             if options["dry_run"]:
                 sentence = f"Would end {self._whose}." if count else "There is nothing to end."
                 self._summarize("would_end", count, sentence)
-            elif not (count or online.moving_from()):
-                self._replicas = recheck_replicas().confirmed_by
-                earlier = self._worth()
-                self._summarize("ended", 0, f"There is nothing to end.{earlier and ' Earlier ends:'}{earlier}")
-            elif not self._confirmed(count):
-                self._summarize("ended", 0, "Nothing was ended.")
-            else:
+                return
+            is_nothing = not (count or online.moving_from())
+            if is_nothing and conf.CONFIRM_ENDS is None:
+                self._summarize("ended", 0, "There is nothing to end.")
+            elif is_nothing or self._confirmed(count):
                 self._end(count)
+            else:
+                self._summarize("ended", 0, "Nothing was ended.")
 
     def _validate(self) -> None:
         options = self.options
@@ -186,6 +186,9 @@ class Command(CommandWithExamples):
     def _batches(self) -> Iterator[EndedList]:
         message = self.options["message"]
         sids = [session.sid for session in self.single]
+        if conf.CONFIRM_ENDS is not None:
+            # Replicas may lack an earlier end.
+            sids += self.over
         for start in range(0, len(sids), AT_ONCE_MAX):
             yield online.end(*sids[start : start + AT_ONCE_MAX], message=message)
         if self.users or self.options["all"]:
