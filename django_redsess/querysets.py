@@ -21,7 +21,7 @@ from django.db.models import Model, Q, QuerySet
 
 from django_redsess import online, viewed
 from django_redsess.online.cursor import Place
-from django_redsess.online.listing import USERS_MAX, Guests, SessionFilter, seconds_of_active
+from django_redsess.online.listing import ROWS_MAX, USERS_MAX, Guests, SessionFilter, rows_end, seconds_of_active
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session.address_index import named_network, network_of
@@ -394,6 +394,11 @@ class SessionQuerySet(RedisQuerySet[Any]):
         return len(user_ids) == USERS_MAX or self._once(
             ("is_cut", user_ids), lambda: total(of_users, listed=True) < total(of_users)
         )
+
+    @property
+    def rows_max(self) -> int | None:
+        """How many rows pages can show. None for any number. Iterating has all rows."""
+        return ROWS_MAX if self.sids is None and rows_end(self.session_filter) else None
 
     def newest(self) -> Self:
         """Drop the filter by last seen. The order stays by sign-in or by last seen, the latest first."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.conf import settings
 from django.contrib import admin, messages
@@ -26,6 +26,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, reverse
 from django.utils.formats import number_format
+from django.utils.functional import cached_property
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString, mark_safe
@@ -36,7 +37,7 @@ from django_redsess import viewed
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
 from django_redsess.online.labels import exactly, when
-from django_redsess.querysets import users_by_id, visible
+from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
 from django_redsess.sign_in_source import PastSignIn
 
@@ -58,6 +59,19 @@ class NearestPage(Paginator):  # type: ignore[type-arg]  # not subscriptable at 
 
     def validate_number(self, number: Any) -> int:
         return max(1, min(int(number), self.num_pages))
+
+
+class ReachablePages(NearestPage):
+    """Count all sessions, and have pages as far as their list goes by rank. ``rows_max`` is None if that is all."""
+
+    @property
+    def rows_max(self) -> int | None:
+        rows_max: int | None = cast(SessionQuerySet, self.object_list).rows_max
+        return rows_max if rows_max is not None and self.count > rows_max else None
+
+    @cached_property
+    def num_pages(self) -> int:
+        return super().num_pages if self.rows_max is None else max(1, self.rows_max // self.per_page)
 
 
 def _unframed(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

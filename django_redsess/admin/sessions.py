@@ -110,6 +110,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         filters.UserFilter,
     )
     actions = ("end_selected",)
+    paginator = pages.ReachablePages
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
 
     class Media:

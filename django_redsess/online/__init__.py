@@ -120,6 +120,12 @@ def _sessions(session_filter: SessionFilter, offset: int, limit: int, order: Ord
         raise ValueError(f"order must be one of {', '.join(get_args(Order))}; not {order!r}.")
     if session_filter.only_by_seen and order in ("login_at", "-login_at"):
         raise ValueError("Guests, and those seen in the last seconds, can be listed by seen_at only.")
+    if offset >= listing.ROWS_MAX and listing.rows_end(session_filter):
+        raise ValueError(f"offset must be below {listing.ROWS_MAX} with several partitions, not {offset}.")
+    return (yield from _page(session_filter, offset, limit, order))
+
+
+def _page(session_filter: SessionFilter, offset: int, limit: int, order: Order | None) -> Steps[list[Session]]:
     if limit < 1:
         return []
     by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
@@ -160,7 +166,9 @@ def sessions(
     by sign-in or by last seen. See :ref:`how far a search looks <looking>`.
 
     Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
-    ``network`` that is none.
+    ``network`` that is none. With several :confval:`PARTITIONS`, ``offset`` must be below 10 000, except for the
+    sessions of one user. ``limit`` may be higher, and :attr:`OnlineSession.online
+    <django_redsess.models.OnlineSession.online>` has all sessions one after the other.
     """
     return drive(_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
@@ -201,7 +209,7 @@ def pages(
     other session is left out.
     """
     left = math.inf if limit is None else limit
-    page = drive(_sessions(session_filter, offset, int(min(PAGE, left)), order))
+    page = drive(_page(session_filter, offset, int(min(PAGE, left)), order))
     yield page
     if not page and offset:
         return

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from django_redsess.online import listing
-from django_redsess.transport.partitions import Parts, Scored, merged
+from django_redsess.transport.partitions import Scored
 from django_redsess.transport.steps import Steps
 
 AT_ONE_TIME = 20
@@ -39,8 +38,11 @@ def after(
         wanted = listing.CONSIDERED_MAX * len(lists)
     while True:
         if session_filter.has_list(by_seen=by_seen):
-            spread = listing.Lists.of(session_filter, lists)
-            found = yield from _from(spread, place, wanted, latest_first=latest_first, ends_due=ends_due)
+            # Those with the time of the place come again.
+            begin = None if place is None else place.score + latest_first
+            found = yield from listing.Lists.of(session_filter, lists).first(
+                wanted, begin=begin, latest_first=latest_first, ends_due=ends_due
+            )
         else:
             found = yield from listing.of_users(session_filter, wanted - 1, by_seen=by_seen, latest_first=latest_first)
         entries = [entry for entry in found if place is None or _is_beyond(entry, place, latest_first=latest_first)]
@@ -57,19 +59,3 @@ def after(
 def _is_beyond(entry: Scored, place: Place, *, latest_first: bool) -> bool:
     at = float(place.score), place.sid.encode()
     return entry < at if latest_first else entry > at
-
-
-def _from(
-    lists: listing.Lists, place: Place | None, wanted: int, *, latest_first: bool, ends_due: bool
-) -> Steps[list[Scored]]:
-    """Read the first ``wanted`` entries with the time of ``place``, or beyond it."""
-    begin, unread = listing.BEYOND if latest_first else -listing.BEYOND, ends_due
-    if place is not None:
-        begin = place.score + 1 if latest_first else place.score
-
-    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
-        nonlocal unread
-        ends_due, unread = unread, False
-        return (yield from lists.read(numbers, count, begin=begin, latest_first=latest_first, ends_due=ends_due))
-
-    return (yield from merged(read, len(lists.partitions), wanted, reverse=latest_first))

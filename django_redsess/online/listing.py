@@ -13,30 +13,16 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from django_redsess.conf import conf
 from django_redsess.session.address_index import named_network
 from django_redsess.session.elsewhere import other_stores
-from django_redsess.session.operations import TIME_MAX
 from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.packing import head, tail
-from django_redsess.transport.partitions import (
-    Bound,
-    Parts,
-    Scored,
-    ask_each,
-    batches,
-    bisect,
-    guess_by_share,
-    merged,
-    narrowed,
-    together,
-    with_scores,
-)
+from django_redsess.transport.partitions import Parts, Scored, ask_each, batches, merged, together, with_scores
 from django_redsess.transport.steps import Call, EndedSessions, Steps, in_store, time_of
 
 ACTIVE_SECONDS = 300
@@ -44,6 +30,9 @@ ACTIVE_SECONDS = 300
 
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
+
+ROWS_MAX = 10_000
+"""A list of several partitions has so many rows by rank: all of them are read up to the last one that is wanted."""
 
 CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``of_users`` in ``lua/online.lua``."""
@@ -239,6 +228,11 @@ def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> l
     return list(homes.items())
 
 
+def rows_end(session_filter: SessionFilter) -> bool:
+    """Tell whether a list of these sessions by rank ends at ``ROWS_MAX``. It does so in several partitions."""
+    return len(lists_of(session_filter)) > 1
+
+
 def address_lists_of(session_filter: SessionFilter) -> list[tuple[Partition, list[str]]]:
     """Return the sorted sets of these sessions' addresses, in the order of :func:`lists_of`."""
     partitions = keyspace().partitions
@@ -269,10 +263,6 @@ def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> Row:
     signed_in = time_of(login_at) if login_at else None
     newest_item = item.decode(errors="replace")
     return Row(sid.decode(), signed_in, time_of(seen_at), time_of(expires_at), newest_item, record)
-
-
-BEYOND = int(TIME_MAX) + 1
-"""Higher than any time. As the end of a range, it stands for the end of a list, whatever another program wrote."""
 
 
 def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
@@ -308,11 +298,6 @@ def _lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
     return [count != 0 for [count] in replies]
 
 
-def text_of(score: int) -> str:
-    """Return ``score`` as the end of a range."""
-    return "+inf" if score >= BEYOND else "-inf" if score <= -BEYOND else f"{score}"
-
-
 @dataclass(frozen=True, slots=True)
 class Lists:
     """The lists of each partition. Each partition has as many of them, and all have scores of one kind."""
@@ -341,20 +326,6 @@ class Lists:
 
         return (yield from self.ask(count, ends_due=True))
 
-    def lower(self, scores: Sequence[int]) -> Steps[list[list[int]]]:
-        """Return for each of ``scores`` how many sessions each partition has with a lower one."""
-        ends = [tail(f"({text_of(score)}" if score < BEYOND else "+inf") for score in scores]
-
-        def commands(number: int, at: int) -> bytes:
-            since = tail(self._since(at))
-            return b"".join([head(4, "ZCOUNT", name) + since + end for end in ends for name in self.names[number]])
-
-        found = yield from ask_each("page", self.partitions, commands, len(scores) * self.of_each)
-        width = self.of_each
-        return [
-            [sum(replies[start : start + width]) for replies in found] for start in range(0, len(scores) * width, width)
-        ]
-
     def from_ranks(
         self, numbers: Sequence[int], ranks: Sequence[Sequence[int]], count: int = 1, *, latest_first: bool = False
     ) -> Steps[list[list[list[Scored]]]]:
@@ -374,27 +345,36 @@ class Lists:
         found = yield from ask_each("page", partitions, commands, self.of_each)
         return [[with_scores(reply) for reply in replies] for replies in found]
 
-    def read(
-        self, numbers: Sequence[int], count: int, *, begin: int, latest_first: bool, ends_due: bool
-    ) -> Steps[list[list[list[Scored]]]]:
+    def first(
+        self, wanted: int, *, begin: int | None = None, latest_first: bool, ends_due: bool = True
+    ) -> Steps[list[Scored]]:
         """
-        Read up to ``count`` entries of each list of the partitions with these ``numbers``.
+        Read the first ``wanted`` entries of all lists together.
 
-        The first has a lower score than ``begin``, or this or a higher one unless ``latest_first``. ``ends_due`` first
-        ends up to 200 due sessions of each partition.
+        The scores are lower than ``begin``, or this or higher ones unless ``latest_first``. ``ends_due`` first ends up
+        to 200 due sessions of each partition.
         """
-        limit = tail("BYSCORE", *(("REV",) if latest_first else ()), "LIMIT", 0, count, "WITHSCORES")
-        parts = 9 + latest_first
+        order, unread = ("REV",) if latest_first else (), ends_due
 
-        def entries(name: str, at: int) -> bytes:
-            since = self._since(at)
-            if latest_first:
-                return head(parts, "ZRANGE", name) + tail(f"({begin}" if begin < BEYOND else "+inf", since) + limit
-            low = text_of(begin) if since == "-inf" else str(max(begin, int(since)))
-            return head(parts, "ZRANGE", name) + tail(low, "+inf") + limit
+        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
+            nonlocal unread
+            limit = tail("BYSCORE", *order, "LIMIT", 0, count, "WITHSCORES")
 
-        found = yield from self.ask(entries, numbers, ends_due=ends_due)
-        return [[with_scores(reply) for reply in replies] for replies in found]
+            def entries(name: str, at: int) -> bytes:
+                since = self._since(at)
+                if latest_first:
+                    ends = tail("+inf" if begin is None else f"({begin}", since)
+                elif begin is None:
+                    ends = tail(since, "+inf")
+                else:
+                    ends = tail(begin if since == "-inf" else max(begin, int(since)), "+inf")
+                return head(9 + len(order), "ZRANGE", name) + ends + limit
+
+            ends_due, unread = unread, False
+            found = yield from self.ask(entries, numbers, ends_due=ends_due)
+            return [[with_scores(reply) for reply in replies] for replies in found]
+
+        return (yield from merged(read, len(self.partitions), wanted, reverse=latest_first))
 
     def _since(self, at: int) -> str:
         active = self.session_filter.active_seconds
@@ -427,12 +407,6 @@ class Lists:
         return [results[number] for number in asked]
 
 
-SHALLOW = 1_000
-"""Up to this rank, a page of several partitions is read from the top of each. Beyond it, the page is searched for."""
-
-NEAR_ENOUGH = 200
-"""A search may stop this many ranks before its page. The surplus is read, which takes fewer steps."""
-
 logger = logging.getLogger("django.security.SuspiciousSession")
 
 
@@ -443,7 +417,7 @@ def page(
     Read the sessions from rank ``first`` to rank ``last`` (inclusive), by last seen or by login time.
 
     First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest 5 000
-    sign-ins of each partition can be reached.
+    sign-ins of each partition can be reached. Of several partitions, all entries up to ``last`` are read.
     """
     lists = lists_of(session_filter, by_seen=by_seen)
     if not lists:
@@ -454,11 +428,10 @@ def page(
         log_foreign(len(found) - len(sids_of(found)))
         return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
-        spread = Lists.of(session_filter, lists)
-        passed, found = yield from _of_lists(spread, first, last, latest_first=latest_first)
+        found = yield from Lists.of(session_filter, lists).first(last + 1, latest_first=latest_first)
     else:
-        passed, found = 0, (yield from of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first))
-    entries = found[first - passed :]
+        found = yield from of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first)
+    entries = found[first:]
     sids = sids_of(entries)
     log_foreign(len(entries) - len(sids))
     return (yield from find(sids, due_too=True))
@@ -478,88 +451,6 @@ def of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_
         return [[entries] for entries, _, _ in found]
 
     return (yield from merged(read, partitions, last + 1, reverse=latest_first))
-
-
-def _of_lists(lists: Lists, first: int, last: int, *, latest_first: bool) -> Steps[tuple[int, list[Scored]]]:
-    """Read entries up to rank ``last``. Return how many come before them, at most ``first``; and the entries."""
-    passed, begin = 0, BEYOND if latest_first else -BEYOND
-    is_deep = last >= SHALLOW
-    if is_deep:
-        found = yield from _search(lists, first, latest_first=latest_first)
-        if found is None:
-            return first, []
-        passed, begin = found
-    unread = True
-
-    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
-        nonlocal unread
-        ends_due, unread = unread and not is_deep, False
-        return (yield from lists.read(numbers, count, begin=begin, latest_first=latest_first, ends_due=ends_due))
-
-    wanted = last - passed + 1
-    return passed, (yield from merged(read, len(lists.partitions), wanted, reverse=latest_first))
-
-
-def _search(lists: Lists, first: int, *, latest_first: bool) -> Steps[tuple[int, int] | None]:
-    """
-    Search for the page that begins at rank ``first``. Return how many entries come before a score, and that score.
-
-    Each partition reports how many entries have a lower score than a guess. Here ranks count from the lowest score.
-    Return None if there are no more than ``first`` sessions.
-    """
-    # This ends due sessions. If they ended later, the ranks would move during the search.
-    counts = yield from lists.counts()
-    total = sum(map(sum, counts))
-    if total <= first:
-        return None
-    rank = total - 1 - first if latest_first else first
-
-    def bounds_at(scores: list[int]) -> Steps[list[Bound]]:
-        lower = yield from lists.lower(scores)
-        return [Bound(score, found) for score, found in zip(scores, lower, strict=True)]
-
-    def bound_at(score: int) -> Steps[Bound]:
-        [bound] = yield from bounds_at([score])
-        return bound
-
-    low = Bound(-BEYOND, [0] * len(counts))
-    high = Bound(BEYOND, [sum(of_partition) for of_partition in counts])
-    near = yield from bounds_at((yield from _guesses(lists, counts, rank, latest_first=latest_first)))
-    low, high = narrowed(rank, low, high, near)
-    low, high = yield from bisect(
-        bound_at,
-        rank,
-        low,
-        high,
-        guess=guess_by_share(rank),
-        near_enough=lambda low, high: (high.total - rank if latest_first else rank - low.total) <= NEAR_ENOUGH,
-    )
-    return (total - high.total, high.score) if latest_first else (low.total, low.score)
-
-
-def _guesses(lists: Lists, counts: list[list[int]], rank: int, *, latest_first: bool) -> Steps[list[int]]:
-    """
-    Return scores near the entry with this ``rank``: certainly not above it, probably a little beyond, certainly above.
-
-    Each list has about its share of what comes before that entry. So the entries at these ranks are near.
-    """
-    total = sum(map(sum, counts))
-    ranks = [[max(0, count - 1 - rank * count // total) for count in of_partition] for of_partition in counts]
-    there = yield from lists.from_ranks(range(len(ranks)), ranks, latest_first=True)
-    found = sorted(
-        (int(max(1 - BEYOND, min(score, BEYOND - 1))), count)
-        for of_partition, of_counts in zip(there, counts, strict=True)
-        for entries, count in zip(of_partition, of_counts, strict=True)
-        for score, _ in entries
-        if count
-    )
-    if not found:
-        return []
-    # Beyond the page, seen from where it is read: a surplus is read, but what is missing is not.
-    beyond = sum(count for _, count in found) * (0.6 if latest_first else 0.4)
-    passed = accumulate(count for _, count in found)
-    likely = next(score for (score, _), count in zip(found, passed, strict=True) if count >= beyond)
-    return [found[0][0], likely, found[-1][0] + 1]
 
 
 def sids_of(entries: Iterable[tuple[Any, ...]]) -> list[str]:

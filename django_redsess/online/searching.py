@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.online import listing
-from django_redsess.online.listing import NEAR_ENOUGH, Lists, Session, SessionFilter
+from django_redsess.online.listing import Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session import operations
 from django_redsess.session.address_index import Network, named_network
@@ -38,6 +38,10 @@ from django_redsess.transport.partitions import (
 from django_redsess.transport.steps import Call, Steps
 
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
+
+
+NEAR_ENOUGH = 200
+"""A search may stop this many ranks before its page. The surplus is read, which takes fewer steps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_redsess import online, viewed
+from django_redsess import online, querysets, viewed
 from django_redsess.admin import OnlineSessionAdmin
-from django_redsess.online import listing
 from django_redsess.transport.keys import keyspace
 from testproject.shop.models import Product
 from tests.admin.visits import FIREFOX, arrive, from_place
@@ -193,9 +192,7 @@ def test_search_finds_sessions_by_id_and_by_what_the_page_of_users_looks_at(admi
 @pytest.mark.parametrize(
     "query", ["who=everyone", "active=1h", "staff=1", "q=shopper", "USERS", "o=3", "o=-3", "o=4", "o=-4"]
 )
-def test_all_pages_show_each_session_once(partitions, admin_client, new_session, settings, monkeypatch, query) -> None:
-    # Beyond that depth, a page of several partitions is searched for.
-    monkeypatch.setattr(listing, "SHALLOW", 2)
+def test_all_pages_show_each_session_once(partitions, admin_client, new_session, settings, query) -> None:
     # The session that turns the pages must not move among those that were last seen.
     settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": 86_400}
     users = [User.objects.create_user(f"shopper{number}", is_staff=True) for number in range(3)]
@@ -204,6 +201,26 @@ def test_all_pages_show_each_session_once(partitions, admin_client, new_session,
     found = [sid for page in walk(admin_client, f"{LIST}?{query}") for sid in page.sids]
     assert len(found) == len(set(found))
     assert set(found) - {admin_client.session.sid} == sids
+
+
+@pytest.mark.usefixtures("few_on_a_page")
+def test_pages_of_several_partitions_end_at_a_row_and_say_so(
+    partitions, admin_client, new_session, monkeypatch
+) -> None:
+    monkeypatch.setattr(querysets, "ROWS_MAX", 4)
+    user = User.objects.create_user("shopper")
+    for _ in range(8):
+        new_session(str(user.pk))
+    pages = list(walk(admin_client, LIST))
+    assert [page.count for page in pages] == [9] * len(pages)
+    assert len([sid for page in pages for sid in page.sids]) == (9 if partitions == 1 else 4)
+    assert all(("The first 4 are listed." in page.text) == (partitions > 1) for page in pages)
+    # The last page stands for those beyond it.
+    assert Page(admin_client.get(LIST, {"p": 99})).sids == pages[-1].sids
+    # A user's sessions are in one partition.
+    pages = list(walk(admin_client, f"{LIST}?user={user.pk}"))
+    assert len([sid for page in pages for sid in page.sids]) == 8
+    assert "are listed" not in pages[0].text
 
 
 def test_names_come_in_one_query_a_page(admin_client, new_session) -> None:
