@@ -28,7 +28,7 @@ test-django: .venv/installed-test  ## Run Django's own tests of session engines 
 test-planted: .venv/installed-test  ## Plant faults into copies of the package, and see that tests find them (ARGS=seal-without-sid: one; without, an hour)
 	@$(BIN)/python -m tests.planted $(ARGS)
 
-test-matrix: .venv/installed-matrix  ## Run `make test` with every supported Python that is here, and every Django
+test-matrix: .venv/installed-matrix  ## Run what depends on Python or Django with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner -- $(ARGS)
 	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s|RERUN .*' */log/* | sed 's|/log/[^:]*||'
