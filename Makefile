@@ -5,6 +5,9 @@ PORT ?= 8000
 BIN := .venv/bin
 TOGETHER := --numprocesses=auto --dist=worksteal
 
+# Without bytecode, each process of the tests, and each command that they start, would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1\t/' | expand -t 20
 
