@@ -252,7 +252,7 @@ end
 -- Sessions that are too many. Guests' end first, to make room for those with a user.
 
 -- How many guests' sessions are too many, and how many with a user. `maximum` may have a user. Guests may have what
--- these leave of it, but `reserve` at least and `guests_maximum` at most. capacity.Allowed has the same rule.
+-- these leave of it, but `reserve` at least and `guests_maximum` at most. eviction.Allowed has the same rule.
 local function too_many(maximum, reserve, guests_maximum)
   local with_user = redis.call("ZCARD", recent)
   local allowed = math.min(math.max(maximum - with_user, reserve), guests_maximum)

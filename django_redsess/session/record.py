@@ -12,8 +12,8 @@ bytes  from    content
 n      29      user id, UTF-8; empty for a guest
 6      29 + n  login time, milliseconds since 1970; left out for a guest
 1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
-c              client part: address and user agent, see payload.py
-rest           data part: the serialized data and the name of the serializer, see payload.py
+c              client part: address and user agent, see compression.py
+rest           data part: the serialized data and the name of the serializer, see compression.py
 ====== ======= =======================================================================================
 
 The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
@@ -81,7 +81,7 @@ class Record(NamedTuple):
 
     For a guest, ``user_id`` is ``""`` and ``login_ms`` is 0. ``age_seconds`` is 0 if the deadline was set as a date.
     :func:`client_of` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made. ``serializer``
-    is its dotted path, ``""`` for Django's own: see serializers.py.
+    is its dotted path, ``""`` for Django's own: see :func:`name_of`.
     """
 
     user_id: str

@@ -1,0 +1,142 @@
+"""Docstrings and comments name only modules, functions, classes and files that are there."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import django_redsess
+
+pytestmark = pytest.mark.unit
+
+PACKAGE = Path(django_redsess.__file__).parent
+FILES = sorted(path for kind in ("*.py", "*.lua") for path in PACKAGE.rglob(kind))
+
+ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):`~?([\w.]+)`")
+DOTTED = re.compile(r"(?<![\w./:@~`'\"-])(`{0,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+)(?![\w/])")
+FILE = re.compile(r"(?<![\w./])[\w/]+\.(?:py|lua)\b")
+
+VARIABLES = ("request", "step")
+"""Variables in examples. Others are in the code beside the text."""
+
+OF_OTHERS = {
+    "Product.objects.in_bulk",
+    "QuerySet.update",
+    "base.html",
+    "db.client.operation.duration",
+    "evil.example",
+    "queue.get",
+}
+"""Names of Django, of a site, or of what is no code."""
+
+
+def _bound(body: list[ast.stmt]) -> Iterator[str]:
+    """Yield the names that these statements of a module or class bind."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, (ast.If, ast.Try)):
+            yield from _bound([*node.body, *node.orelse])
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                yield from (each.id for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES if path.suffix == ".py"}
+MODULES: dict[str, set[str]] = {}
+"""What each module binds, by its full name."""
+SHORT: dict[str, set[str]] = defaultdict(set)
+"""The same by the last part of a module's name; and what classes have, by the name of the class."""
+OF_CLASSES: set[str] = set()
+
+for _path, _tree in TREES.items():
+    _name = ".".join(_path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    MODULES[_name] = set(_bound(_tree.body))
+    SHORT[_name.rpartition(".")[2]] |= MODULES[_name]
+    for _node in ast.walk(_tree):
+        if isinstance(_node, ast.ClassDef):
+            of_self = {each.attr for each in ast.walk(_node) if isinstance(each, ast.Attribute)}
+            SHORT[_node.name] |= {*_bound(_node.body), *of_self}
+            OF_CLASSES |= {*_bound(_node.body), *of_self}
+
+
+def exists(name: str, path: Path) -> bool:
+    """Tell whether ``name`` in a text of the file ``path`` is there: in full, or as the code would write it."""
+    first, _, rest = name.partition(".")
+    if first == PACKAGE.name:
+        module = name
+        while module not in MODULES:
+            module = module.rpartition(".")[0]
+        wanted, *of_class = [*name[len(module) + 1 :].split("."), ""]
+        return not wanted or (wanted in MODULES[module] and (of_class[0] in {"", *OF_CLASSES}))
+    if not rest:
+        full = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        return name in MODULES[full] | OF_CLASSES
+    return rest.partition(".")[0] in SHORT[first] if first in SHORT else False
+
+
+def _is_variable(name: str, path: Path) -> bool:
+    """Tell whether ``name`` is one of a variable in this file, such as ``request`` in ``request.user``."""
+    nodes = list(ast.walk(TREES[path])) if path in TREES else []
+    names = {each.id for each in nodes if isinstance(each, ast.Name)}
+    return name in {*names, *(each.arg for each in nodes if isinstance(each, ast.arg)), *VARIABLES}
+
+
+def _is_of_others(name: str) -> bool:
+    first = name.partition(".")[0]
+    return name in OF_OTHERS or (first != PACKAGE.name and first not in SHORT and find_spec(first) is not None)
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the comments and docstrings of a file, each with its line."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".lua":
+        yield from ((at, line.partition("--")[2]) for at, line in enumerate(text.splitlines(), 1))
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def _missing(path: Path) -> Iterator[str]:
+    for line, text in _texts(path):
+        place = f"{path.relative_to(PACKAGE.parent)}:{line}"
+        for name in ROLE.findall(text):
+            if not exists(name, path):
+                yield f"{place}: {name}"
+        for _, name in DOTTED.findall(text):
+            first = name.partition(".")[0]
+            if not (
+                name.endswith((".py", ".lua")) or exists(name, path) or _is_variable(first, path) or _is_of_others(name)
+            ):
+                yield f"{place}: {name}"
+        for name in FILE.findall(text):
+            if name != "manage.py" and not any(each.as_posix().endswith(f"/{name}") for each in FILES):
+                yield f"{place}: {name}"
+
+
+def test_texts_name_what_is_there() -> None:
+    assert sum(len(list(_texts(path))) for path in FILES) > 1000
+    missing = [each for path in FILES for each in _missing(path)]
+    assert not missing, "\n".join(missing)
+
+
+@pytest.mark.parametrize("name", ["operations.read", "django_redsess.online.end", "Record.user_id", "read"])
+def test_what_is_there_is_found(name: str) -> None:
+    assert exists(name, PACKAGE / "session" / "operations.py")
+
+
+@pytest.mark.parametrize("name", ["operations.fly", "django_redsess.flying", "django_redsess.online.fly", "fly"])
+def test_what_is_not_there_is_found_out(name: str) -> None:
+    assert not exists(name, PACKAGE / "session" / "operations.py")
