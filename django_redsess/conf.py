@@ -272,6 +272,15 @@ class Conf:
         The admin and the JSON API ask, too.
         """,
     )
+    PERMISSIONS = Setting[str](
+        "django_redsess.permissions.Rules",
+        Rule(is_path, "the dotted path of a class, such as 'shop.rules.OwnBranchOnly'"),
+        """
+        The dotted path of the class whose methods say who may see, end, block and deactivate whom.
+
+        It derives from :class:`django_redsess.permissions.Rules`. The admin and the JSON API ask it.
+        """,
+    )
     CONFIRM_ENDS = Setting[tuple[int, int] | None](
         None,
         Rule(

@@ -1,21 +1,24 @@
 """
 Who may see, end, block and deactivate whom. Public: ``Rules``.
 
-The pages of the admin, the JSON API and the pages of users' own sessions ask here.
+The pages of the admin and the JSON API ask the class that ``REDSESS["PERMISSIONS"]`` names: see :func:`rules`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_permission_codename, get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext
 
 from django_redsess import online
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST, LONGEST_OF_OTHERS
 from django_redsess.online.listing import USERS_MAX
@@ -32,8 +35,9 @@ __all__ = ["Rules"]
 
 class Rules:
     """
-    The rules for administrators. One instance answers all requests.
+    The rules for administrators. :confval:`PERMISSIONS` names a site's own class, which derives from this one.
 
+    It is made without arguments, once a process.
     In each method, ``user`` is the administrator who asks. The other argument is the session or the user that it is
     about. None stands for none in particular: whether the administrator may do it at all, though perhaps not to each.
     """
@@ -75,13 +79,28 @@ class Rules:
         subclass with its own ``may_end``, it returns none, and ``may_end`` is asked about each session of a list. If
         the subclass has both, ``may_end`` is asked about single sessions only: both have to say the same.
         """
-        if _is_own(self, "may_end") or is_superuser(user) or not users_have("is_superuser"):
+        if self.ends_by_own_rule or is_superuser(user) or not users_have("is_superuser"):
             return []
         users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
         found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
         if len(found) > USERS_MAX:
             raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
         return found
+
+    @property
+    def asks_each(self) -> bool:
+        """
+        Whether ``may_see`` and ``may_end`` are asked about each session of a long list. Not for a subclass to override.
+
+        True if a subclass has its own ``may_see``, or its own ``may_end`` without ``protected_users``.
+        """
+        ends_by_each = self.ends_by_own_rule and not _is_own(self, "protected_users")
+        return ends_by_each or _is_own(self, "may_see")
+
+    @property
+    def ends_by_own_rule(self) -> bool:
+        """Whether a subclass has its own ``may_end``. Not for a subclass to override."""
+        return _is_own(self, "may_end")
 
     def may_end_everyones(self, user: Administrator) -> bool:
         """
@@ -128,8 +147,14 @@ class Rules:
 
 
 def rules() -> Rules:
-    """Return the rules of this site."""
-    return Rules()
+    """Return the rules of this site: those that ``REDSESS["PERMISSIONS"]`` names. Raises ImportError if it is wrong."""
+    return _made(conf.PERMISSIONS)
+
+
+@cache
+def _made(path: str) -> Rules:
+    made: Rules = import_string(path)()
+    return made
 
 
 def _is_own(own: Rules, name: str) -> bool:

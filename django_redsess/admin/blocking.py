@@ -57,7 +57,7 @@ def rule_for_sessions(request: HttpRequest, sessions: Any) -> Rule:
         whole = OnlineSession.online.of_users([user_id])
         if of_user.sids is not None or of_user.session_filter != whole.session_filter:
             return False
-        if not sessions.asks_each:
+        if not (sessions.asks_each or rules().ends_by_own_rule):
             return True
         row = OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
         return sessions.has_view_permission(request, row) and sessions.has_end_permission(request, row)  # type: ignore[no-any-return]

@@ -342,7 +342,7 @@ class EndingAdmin(pages.ListAdmin):
             "number": number,
             # What a search has found ends up to this number. All other sessions end by their list, to the last.
             "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
-            "asks_each": self.asks_each,
+            "asks_each": self.asks_each or (self._has_custom_rule and protected),
             "one_user": pages.names_of(*user_ids) if len(user_ids) == 1 else "",
             **self._rows(request, _in_parts(matching), number, total),
             # Asked of those who may change the user only: who has no session is told to nobody else.
@@ -454,7 +454,7 @@ class EndingAdmin(pages.ListAdmin):
         """
         Tell whether the administrator may end sessions, or the session ``obj``, by the rules of this site.
 
-        A subclass may have another rule. It is asked about each session, which is slower for long lists.
+        A subclass may have another rule for its pages. It is asked about each session, which is slower for long lists.
         """
         return rules().may_end(request.user, obj)
 
@@ -477,7 +477,7 @@ class EndingAdmin(pages.ListAdmin):
 
     def _protected_user_ids(self, request: HttpRequest) -> list[str]:
         """Return the ids of users whose sessions the administrator may not end. A subclass's rule needs none."""
-        return [] if self._has_custom_rule else list(rules().protected_users(request.user))
+        return [] if self._has_own_rule else list(rules().protected_users(request.user))
 
     def _to_deactivate(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
         """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
@@ -502,14 +502,19 @@ class EndingAdmin(pages.ListAdmin):
         )
 
     @property
-    def _has_custom_rule(self) -> bool:
+    def _has_own_rule(self) -> bool:
         return type(self).has_end_permission is not EndingAdmin.has_end_permission
 
     @property
+    def _has_custom_rule(self) -> bool:
+        return self._has_own_rule or rules().ends_by_own_rule
+
+    @property
     def asks_each(self) -> bool:
-        """Whether rules of a subclass are asked about each session."""
+        """Whether rules of the site's own are asked about each session."""
         # A script can't apply a subclass's rules for single sessions. It does apply what get_queryset() leaves out.
-        return self._has_custom_rule or type(self).has_view_permission is not EndingAdmin.has_view_permission
+        sees_by_each = type(self).has_view_permission is not EndingAdmin.has_view_permission
+        return self._has_own_rule or sees_by_each or rules().asks_each
 
     def _are_everyones(self, request: HttpRequest, matching: SessionQuerySet) -> bool:
         # No search and no filter leaves out users. Guests may come with them.

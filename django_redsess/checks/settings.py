@@ -181,6 +181,10 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         if conf.PLACES == "django_redsess.contrib.geoip2.places":
             hint = "It needs more packages: pip install 'django-redsess[places]'."
         found.append(problem("E066", message, hint))
+    if is_path(conf.PERMISSIONS) and not _is_class_of_rules(conf.PERMISSIONS):
+        message = f"REDSESS['PERMISSIONS'], {conf.PERMISSIONS!r}, is no class of rules: no page of the admin is shown."
+        hint = "It must name a class that derives from django_redsess.permissions.Rules and takes no arguments."
+        found.append(problem("E098", message, hint))
     for left_out in observers.not_made:
         message = f"REDSESS['OBSERVERS'] names {left_out.path!r}, which can't be made: {left_out.why}."
         found.append(problem("E091", message, left_out.hint))
@@ -270,6 +274,16 @@ def _is_of_peer(path: str) -> bool:
 def _is_function(path: Any) -> bool:
     try:
         return callable(import_string(path))
+    except Exception:  # It may be any code.
+        return False
+
+
+def _is_class_of_rules(path: str) -> bool:
+    # Imported late: it imports models, and a site without this app in INSTALLED_APPS has none.
+    from django_redsess.permissions import Rules
+
+    try:
+        return isinstance(import_string(path)(), Rules)
     except Exception:  # It may be any code.
         return False
 

@@ -11,6 +11,7 @@ from django.db import models
 
 from django_redsess import backend
 from django_redsess.conf import SETTINGS, conf
+from django_redsess.permissions import Rules
 from tests.helpers.checks import SetCache, found, messages
 from tests.helpers.site import SESSION as OURS
 
@@ -150,11 +151,22 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
         ("PLACES", "E066"),
         ("HISTORY_MAILER", "E067"),
         ("HISTORY_LANGUAGE", "E083"),
+        ("PERMISSIONS", "E098"),
     ],
 )
 def test_a_path_that_leads_to_no_function_is_refused(settings, path: str, name: str, number: str) -> None:
     settings.REDSESS = {name: path}
     assert found() == [number]
+
+
+class WithArguments(Rules):
+    def __init__(self, needed: object) -> None: ...
+
+
+def test_rules_are_a_class_of_ours_that_can_be_made(settings) -> None:
+    for path in ("django.contrib.admin.ModelAdmin", f"{__name__}.WithArguments", "django_redsess.permissions.rules"):
+        settings.REDSESS = {"PERMISSIONS": path}
+        assert found() == ["E098"]
 
 
 @pytest.fixture

@@ -1,0 +1,133 @@
+"""A site's own rules hold for the pages of the admin and for the API alike."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_redsess import online
+from django_redsess.permissions import Rules
+from tests.helpers.accounts import sid_of, sign_in
+from tests.helpers.admin_pages import CONFIRM, END, LIST, Page, answer, page_of, staff
+from tests.helpers.api import API, ask, get, ids, status, walk
+
+pytestmark = pytest.mark.django_db
+
+PERMISSIONS = ("view_onlinesession", "end_onlinesession", "end_all_onlinesession", "block_user", "export_onlinesession")
+
+
+def ids_of_all_but_alice() -> list[str]:
+    return [str(user.pk) for user in User.objects.exclude(username="alice")]
+
+
+class NotListed(Rules):
+    def visible_sessions(self, user: Any, sessions: Any) -> Any:
+        return sessions.of_users(ids_of_all_but_alice())
+
+
+class NotToSee(Rules):
+    def may_see(self, user: Any, session: Any = None) -> bool:
+        return super().may_see(user, session) and str(session) != "alice"
+
+
+class NotToEnd(Rules):
+    def may_end(self, user: Any, session: Any = None) -> bool:
+        return super().may_end(user, session) and str(session) != "alice"
+
+
+class Protected(NotToEnd):
+    def protected_users(self, user: Any) -> list[str]:
+        return [str(user.pk) for user in User.objects.filter(username="alice")]
+
+
+RULES = [NotListed, NotToSee, NotToEnd, Protected]
+
+
+@pytest.fixture
+def bob(db) -> User:
+    return User.objects.create_user("bob")
+
+
+@pytest.fixture(params=RULES, ids=lambda rules: rules.__name__)
+def rules(request, settings) -> type[Rules]:
+    settings.REDSESS = {**settings.REDSESS, "PERMISSIONS": f"{__name__}.{request.param.__name__}"}
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def administrator(db) -> Client:
+    return staff(Client(), *PERMISSIONS)
+
+
+def test_who_is_seen(alice, bob, administrator, rules) -> None:
+    of_alice, of_bob = sid_of(sign_in(alice)), sid_of(sign_in(bob))
+    is_seen = rules in (NotToEnd, Protected)
+    # The list of the admin has all rows of its queryset.
+    assert (of_alice in Page(administrator.get(LIST)).sids) == (rules is not NotListed)
+    assert (of_alice in walk(administrator, "sessions")) == is_seen
+    assert (administrator.get(page_of(of_alice)).status_code == 200) == is_seen
+    assert (status(administrator, "get", f"sessions/{of_alice}") == 200) == is_seen
+    exported = b"".join(administrator.post(f"{LIST}export/", {"format": "json"}).streaming_content).decode()
+    assert (of_alice in exported, of_bob in exported) == (is_seen, True)
+    assert administrator.get(page_of(of_bob)).status_code == status(administrator, "get", f"sessions/{of_bob}") == 200
+
+
+@pytest.mark.usefixtures("partitions")
+def test_whose_sessions_the_admin_ends(alice, bob, administrator, rules) -> None:
+    of_alice, of_bob = sid_of(sign_in(alice)), sid_of(sign_in(bob))
+    administrator.post(END, {"sids": of_alice})
+    administrator.post(END, {"query": f"user={alice.pk}", "latest": str(10**15)})
+    assert online.get(of_alice)
+    answer(administrator, administrator.get(CONFIRM))
+    assert (online.get(of_alice) is None, online.get(of_bob)) == (False, None)
+
+
+def test_whose_sessions_the_api_ends(alice, bob, administrator, rules) -> None:
+    of_alice, of_bob = sid_of(sign_in(alice)), sid_of(sign_in(bob))
+    assert status(administrator, "delete", f"sessions/{of_alice}") == (403 if rules in (NotToEnd, Protected) else 404)
+    administrator.delete(f"{API}users/{alice.pk}/sessions")
+    ended = ask(administrator, "post", "sessions/end", {"ids": [of_alice, of_bob]}).json()["ended"]
+    assert (online.get(of_alice) is None, ended) == (False, [of_bob])
+    of_bob = sid_of(sign_in(bob))
+    assert ask(administrator, "delete", f"users/{bob.pk}/sessions").json()["ended"] == 1
+
+
+def test_who_is_blocked(alice, bob, administrator, rules) -> None:
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    assert administrator.post(END, {"block": f"1 {alice.pk}"}).status_code == 403
+    assert status(administrator, "put", f"users/{alice.pk}/block", {"until": until}) == 403
+    assert online.blocked() == []
+    online.block(alice, until=datetime.now(UTC) + timedelta(hours=1), message="A secret.")
+    assert "A secret." not in administrator.get(f"{LIST}blocked/").text
+    assert "A secret." not in ask(administrator, "get", f"users/{alice.pk}/block").text
+    assert administrator.post(f"{LIST}unblock/", {"user": alice.pk}).status_code == 403
+    assert status(administrator, "delete", f"users/{alice.pk}/block") == 403
+    assert online.block_of(alice)
+    assert status(administrator, "put", f"users/{bob.pk}/block", {"until": until}) == 200
+    assert administrator.post(f"{LIST}unblock/", {"user": bob.pk}).status_code == 302
+    assert online.block_of(bob) is None
+
+
+class ByName(Rules):
+    """Asks for no permission of Django's."""
+
+    def may_see(self, user: Any, session: Any = None) -> bool:
+        return bool(user.get_username() == "staff")
+
+    def may_end(self, user: Any, session: Any = None) -> bool:
+        return bool(user.get_username() == "staff")
+
+
+def test_rules_may_allow_more_than_permissions(alice, settings) -> None:
+    settings.REDSESS = {**settings.REDSESS, "PERMISSIONS": f"{__name__}.ByName"}
+    administrator, sid = staff(Client()), sid_of(sign_in(alice))
+    assert LIST in administrator.get("/admin/").text
+    assert sid in Page(administrator.get(LIST)).sids
+    assert sid in ids(get(administrator, "sessions"))
+    assert status(administrator, "delete", f"sessions/{sid}") == 204
+    other = staff(Client(), *PERMISSIONS, name="other")
+    assert other.get(LIST).status_code == status(other, "get", "sessions") == 403
