@@ -366,7 +366,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
         None if an index or a list had them all, and before the rows are read or counted.
         """
-        found: Matching | None = (self._answers or {}).get((self.session_filter, self._by_seen))
+        found: Matching | None = (self._answers or {}).get((self.session_filter, self.by_seen))
         return self._looked_through if found is None else found.looked_through
 
     @property
@@ -403,7 +403,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
     def newest(self) -> Self:
         """Drop the filter by last seen. The order stays by sign-in or by last seen, the latest first."""
         clone = self._with(active_seconds=None)
-        clone._order = "-seen_at" if self._by_seen else "-login_at"
+        clone._order = "-seen_at" if self.by_seen else "-login_at"
         return clone
 
     def active(self, seconds: float | None = None) -> Self:
@@ -423,19 +423,19 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
         That is None if no others come. Raises NotSupportedError for a search by network, browser or system.
         """
-        latest_first, by_seen = self._order.startswith("-"), self._by_seen
+        latest_first, by_seen = self._order.startswith("-"), self.by_seen
         if self._named is not None or self.query.is_empty():
             found = [] if self.query.is_empty() else self._found()
             places = [online.place_of(each, by_seen=by_seen) for each in found]
             start = 0 if place is None else sum(each >= place if latest_first else each <= place for each in places)
             end = start + limit
-            return self._rows_of(found[start:end]), places[end - 1] if end < len(places) else None
+            return self.rows_of(found[start:end]), places[end - 1] if end < len(places) else None
         if self.session_filter.names_client:
             raise NotSupportedError("A search by network, browser or system has no places.")
         sessions, last = online.page_after(
             self.session_filter, place, limit, by_seen=by_seen, latest_first=latest_first
         )
-        return self._rows_of(sessions), last
+        return self.rows_of(sessions), last
 
     def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
         """
@@ -491,14 +491,15 @@ class SessionQuerySet(RedisQuerySet[Any]):
         return self._of(()) if wanted is None else self._with(**{name: wanted})
 
     @property
-    def _by_seen(self) -> bool:
+    def by_seen(self) -> bool:
+        """Whether the order is by last seen."""
         return self.session_filter.only_by_seen or self._order.endswith("seen_at")
 
     @property
     def _is_limited(self) -> bool:
         # If the server has to sort users' sessions, it sorts a limited number. See online.sessions().
         user_ids = self.session_filter.user_ids
-        return user_ids is not None and (len(user_ids) > 1 or self._by_seen)
+        return user_ids is not None and (len(user_ids) > 1 or self.by_seen)
 
     def _count(self) -> int:
         if self._named is not None:
@@ -508,15 +509,16 @@ class SessionQuerySet(RedisQuerySet[Any]):
         return self._once(self.session_filter, lambda: online.total(self.session_filter, listed=self._is_limited))
 
     def _matching(self) -> Matching:
-        question = self.session_filter, self._by_seen
-        found = self._once(question, lambda: online.matching_of(self.session_filter, by_seen=self._by_seen))
+        question = self.session_filter, self.by_seen
+        found = self._once(question, lambda: online.matching_of(self.session_filter, by_seen=self.by_seen))
         self._looked_through = found.looked_through
         return found
 
     def _rows(self) -> list[Any]:
-        return self._rows_of(self._read())
+        return self.rows_of(self._read())
 
-    def _rows_of(self, sessions: Iterable[online.Session]) -> list[Any]:
+    def rows_of(self, sessions: Iterable[online.Session]) -> list[Any]:
+        """Return the rows of ``sessions``, with their users."""
         sessions = list(sessions)
         users = users_by_id({session.user_id for session in sessions} - {""})
         rows = [self.model.of(session, users.get(session.user_id)) for session in sessions]
@@ -533,7 +535,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
             last = self._count() if matching is None else matching.count
         latest_first = self._order.startswith("-")
         order: online.Order = self._order
-        if self._by_seen:
+        if self.by_seen:
             order = "-seen_at" if latest_first else "seen_at"
         if matching is None:
             found = online.pages(self.session_filter, order, offset=first, limit=last - first)
@@ -557,7 +559,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
             and wanted.has(session.address, session.user_agent)
             and (session.user_id in user_ids if user_ids is not None else _is_listed(session, guests))
         ]
-        by_seen = self._by_seen
+        by_seen = self.by_seen
 
         def position(session: online.Session) -> tuple[datetime, str]:
             return session.login_at if session.login_at and not by_seen else session.seen_at, session.sid

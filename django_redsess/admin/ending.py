@@ -29,11 +29,10 @@ from django_redsess.admin.end_form import EndForm
 from django_redsess.admin.end_texts import count_text, ended_text, user_text
 from django_redsess.admin.filters import chosen
 from django_redsess.admin.users import deactivate, may_change_users, may_deactivate, visible_users
-from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
-from django_redsess.online.ending import BulkEnding, FoundEnding, OneByOneEnding, least, too_few
+from django_redsess.online.ending import BulkEnding, least, too_few
 from django_redsess.online.labels import when
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
@@ -54,13 +53,13 @@ class Progress(NamedTuple):
     """
     How far the ending of a list is that takes several requests: ``ended`` of ``total`` sessions.
 
-    ``kept`` counts the sessions that a rule of the site's own has kept. ``confirmed_by`` is the least number of
-    replicas that have confirmed, or None.
+    ``place`` is where to go on: see :class:`django_redsess.online.ending.BulkEnding`. ``confirmed_by`` is the least
+    number of replicas that have confirmed, or None.
     """
 
     ended: int = 0
     total: int = 0
-    kept: int = 0
+    place: tuple[int, str, str] | None = None
     confirmed_by: int | None = None
 
 
@@ -160,13 +159,16 @@ class EndingAdmin(pages.ListAdmin):
         """
         if user_id in self._protected_user_ids(request):
             raise PermissionDenied("Only superusers can end the sessions of superusers.")
-        matching, replicas = self.sessions(request).of_users([user_id]), None
+        matching = self.sessions(request).of_users([user_id])
+        if matching.sids is not None:
+            # The site's own list names its sessions, or has guests' only.
+            return self.end_found(request, [each for each in matching if self._may_end_other(request, each)], message)[
+                1
+            ]
         _, latest = online.census(matching.session_filter)
         work = self._work(request, matching, {"message": message, "latest": latest}, Progress())
-        with history.saving_ends(request, message) as done:
-            while not work.done:
-                replicas = least(replicas, work.end_batch().confirmed_by)
-        return EndedList(done.kicked, replicas, too_few(replicas))
+        with history.saving_ends(request, message):
+            return work.run()
 
     def block(self, request: HttpRequest, user: AbstractBaseUser, until: datetime, message: str) -> EndedCount:
         """
@@ -194,18 +196,16 @@ class EndingAdmin(pages.ListAdmin):
         if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
             raise PermissionDenied
         work = self._work(request, matching, data, progress)
-        started, replicas = monotonic(), progress.confirmed_by
         with history.saving_ends(request, data["message"]) as done:
             ended = done.kicked
-            while not work.done and len(ended) < END_MAX and monotonic() - started < END_SECONDS:
-                replicas = least(replicas, work.end_batch().confirmed_by)
+            replicas = least(progress.confirmed_by, work.run(seconds=END_SECONDS, limit=END_MAX).confirmed_by)
             if work.done and data["own"]:
                 own = filter(partial(self.has_end_permission, request), self._own_among(request, matching))
                 batch = online.end(*(each.sid for each in own), message=data["message"])
                 replicas = least(replicas, batch.confirmed_by)
         so_far = progress.ended + len(ended)
         if not work.done:
-            progress = Progress(so_far, max(so_far, progress.total), getattr(work, "kept", 0), replicas)
+            progress = Progress(so_far, max(so_far, progress.total), work.place, replicas)
             signed = signed_progress(request, data["query"], data["latest"], progress)
             rest = EndForm(initial={**data, "progress": signed})
             return self._question(request, {"ended": so_far, "number": progress.total, "continues": True, "form": rest})
@@ -218,15 +218,21 @@ class EndingAdmin(pages.ListAdmin):
 
     def _work(
         self, request: HttpRequest, matching: SessionQuerySet, data: dict[str, Any], progress: Progress
-    ) -> BulkEnding | OneByOneEnding | FoundEnding:
-        keep_users = self._protected_user_ids(request)
-        options: dict[str, Any] = {"message": data["message"], "latest": data["latest"], "keep_users": keep_users}
-        may_end = partial(self._may_end_other, request)
-        if matching.found_sids is not None:
-            return FoundEnding(matching, may_end, progress.total - progress.ended, **options)
-        if self.asks_each:
-            return OneByOneEnding(matching, may_end, progress.kept, **options)
-        return BulkEnding(matching.session_filter, keep=[pages.own_sid_of(request) or ""], **options)
+    ) -> BulkEnding:
+        def choose(sessions: list[online.Session]) -> list[str]:
+            return [row.sid for row in matching.rows_of(sessions) if self._may_end_other(request, row)]
+
+        return BulkEnding(
+            matching.session_filter,
+            message=data["message"],
+            latest=data["latest"],
+            keep=[pages.own_sid_of(request) or ""],
+            keep_users=self._protected_user_ids(request),
+            choose=choose if self.asks_each else None,
+            by_seen=matching.by_seen,
+            limit=progress.total - progress.ended if progress.total else None,
+            place=progress.place,
+        )
 
     def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         """Deactivate the account, end all sessions of its user, and say so."""

@@ -45,7 +45,7 @@ from django_redsess.admin.pages import (
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
-from django_redsess.online.ending import BulkEnding, least
+from django_redsess.online.ending import BulkEnding
 from django_redsess.online.labels import exactly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.permissions import rules
@@ -248,11 +248,10 @@ def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
 
 
 def _end_all(request: HttpRequest, user_id: str, message: str) -> AllEnded:
-    work, replicas = BulkEnding(SessionFilter((user_id,)), message=message), None
+    work = BulkEnding(SessionFilter((user_id,)), message=message)
     with history.saving_ends(request, message) as done, suppress(SessionStoreUnavailable):
-        while not work.done:
-            replicas = least(replicas, work.end_batch().confirmed_by)
-    return done.kicked, replicas, not work.done
+        work.run()
+    return done.kicked, work.confirmed_by, not work.done
 
 
 _FIELDS = ("online_sessions", "last_sign_ins")

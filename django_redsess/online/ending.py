@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
-from django_redsess.online.listing import SessionFilter, address_lists_of, lists_of
+from django_redsess.online.listing import (
+    Session,
+    SessionFilter,
+    address_lists_of,
+    find,
+    lists_of,
+    sessions_of,
+    sids_of,
+)
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import messages, notice, operations
 from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere, every_store
@@ -15,24 +23,34 @@ from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
 from django_redsess.transport.keys import Partition, Store, is_sid, using
-from django_redsess.transport.partitions import batches
+from django_redsess.transport.packing import command
+from django_redsess.transport.partitions import Scored, ask_each, with_scores
 from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
 from django_redsess.transport.steps import Steps, drive, in_store
+
+Choose = Callable[[list[Session]], Iterable[str]]
+"""A function that returns the sids of those of up to 250 sessions that may end."""
 
 
 class BulkEnding:
     """
-    End all sessions that match ``session_filter``. Call ``step`` or ``end_batch`` until ``done``.
+    End all sessions that match ``session_filter``. Call ``run`` once or several times, or ``step``, until ``done``.
 
     If no list has them together, they are found at the first step: see
-    :func:`django_redsess.online.searching.matching`.
+    :func:`django_redsess.online.searching.matching`. The search is by last seen with ``by_seen``, else by sign-in.
+    ``limit`` is how many of what it finds end at most, the latest first: with some of the newest gone, another search
+    reaches older ones, which nobody has counted.
+
     ``reason`` is why they end. ``message`` is shown to their users. Sessions that began after ``latest`` (milliseconds
     of the server's clock) stay; the filter's ``active_seconds`` are counted back from ``latest``. Sessions whose sids
-    are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). Raises ValueError
-    for ``active_seconds`` without ``latest``.
+    are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). With ``choose``,
+    sessions are read first, and those end that it returns.
+
+    ``place`` is where to go on: the ``place`` of one that has stopped. Lists are read from the lowest score up, so that
+    a session that is seen meanwhile comes again. Raises ValueError for ``active_seconds`` without ``latest``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, which sessions end, which of them stay, and where to go on
         self,
         session_filter: SessionFilter,
         reason: Reason = Reason.KICKED,
@@ -41,8 +59,12 @@ class BulkEnding:
         latest: int | None = None,
         keep: Collection[str] = (),
         keep_users: Collection[str] = (),
+        choose: Choose | None = None,
+        by_seen: bool = False,
+        limit: int | None = None,
+        place: tuple[int, str, str] | None = None,
     ) -> None:
-        by_seen, seconds, since = session_filter.only_by_seen, session_filter.active_seconds, None
+        seconds, since = session_filter.active_seconds, None
         if seconds is not None:
             if latest is None:
                 raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
@@ -50,28 +72,44 @@ class BulkEnding:
         self.done, self.confirmation = False, confirmation()
         self._keep, self._message = keep, message if reason is Reason.KICKED else ""
         self._ending = Ending(reason, message, latest, since, keep, keep_users, self.confirmation, user_answered())
+        self._filter, self._choose, self._by_seen, self._limit = session_filter, choose, by_seen, limit
+        # The script looks when a session was seen: one that is not active any more was so when that was asked.
+        whole = session_filter._replace(active_seconds=None)
+        network = range_of(whole)
+        # None until the sessions are found. Only those that no list has together must be.
+        self._found: list[tuple[Store | None, list[str]]] | None = [] if network or not whole.names_client else None
+        self._lists: list[tuple[Store | None, Partition, str]] = []
+        only_by_seen = session_filter.only_by_seen
+        for store in every_store() if self._found is not None else ():
+            with using(store):
+                lists = address_lists_of(session_filter) if network else lists_of(session_filter, by_seen=only_by_seen)
+            self._lists += [(store, partition, name) for partition, names in lists for name in names]
         self._low, self._high = "-inf", "+inf"
-        if by_seen and session_filter.user_ids is None:
+        if network:
+            self._low, self._high = str(network.first), str(network.last)
+        elif only_by_seen and session_filter.user_ids is None:
             self._low = since or "-inf"
         elif latest is not None:
             # Later sign-ins stay, so they are not read.
             self._high = str(latest)
-        self._filter = session_filter
-        self._left: list[tuple[Store | None, Partition, str]] = []
-        # None until the sessions are found. Only those that no list has together must be.
-        self._found: list[tuple[Store | None, Partition, list[str]]] | None = []
-        if network := range_of(session_filter):
-            self._low, self._high = str(network.first), str(network.last)
-        elif session_filter.names_client:
-            self._found = None
-        for store in every_store() if self._found is not None else ():
-            with using(store):
-                lists = address_lists_of(session_filter) if network else lists_of(session_filter, by_seen=by_seen)
-            self._left += [(store, partition, name) for partition, names in lists for name in names]
-        self._place: tuple[str, int] = self._low, 0
+        # How many lists are done; in the next one a score, and the sid among those with this score.
+        self.place = place or (0, self._low, "")
+        self._left_out = 0
         # What can't be listed there can only be ended as a whole.
-        ends_whole = not session_filter.names_client and session_filter.active_seconds is None
+        ends_whole = not whole.names_client and seconds is None and choose is None
         self._elsewhere = elsewhere() if ends_whole else None
+
+    @property
+    def confirmed_by(self) -> int | None:
+        """The least number of replicas that hold what has ended so far. None if none was asked."""
+        return None if self.confirmation is None else self.confirmation.confirmed_by
+
+    def run(self, *, seconds: float = math.inf, limit: float = math.inf) -> EndedList:
+        """End sessions until all are done, ``seconds`` have passed or ``limit`` have ended. Return those that have."""
+        ended, until = list[EndedSession](), monotonic() + seconds
+        while not self.done and len(ended) < limit and monotonic() < until:
+            ended += self.end_batch()
+        return EndedList(ended, **replica_status(self.confirmation))
 
     def step(self) -> Steps[EndedList]:
         """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
@@ -79,26 +117,75 @@ class BulkEnding:
             yield from self._end_elsewhere(self._elsewhere)
             self._elsewhere = None
         if self._found is None:
-            self._found = []
-            for store in every_store():
-                sids = (yield from in_store(store, matching, self._filter)).sids
-                with using(store):
-                    self._found += [(store, *batch) for batch in batches(sids)]
+            self._found = yield from self._search()
         if self._found:
-            return (yield from self._end_found(self._found))
-        if not self._left:
-            self.done = True
-            return EndedList([], **replica_status(self.confirmation))
-        store, partition, name = self._left[0]
-        low, left_out = self._place
-        reply, ended = yield from in_store(store, self._ending.of_list, partition, name, low, self._high, left_out)
-        _, more, score, left_out, _ = reply
-        self._place = score.decode(), left_out
-        if not more:
-            self._left.pop(0)
-            self._place = self._low, 0
-            self.done = not self._left
+            ended = yield from self._end_found(self._found)
+        elif self.place[0] < len(self._lists):
+            ended = yield from self._end_listed(*self._lists[self.place[0]])
+        else:
+            ended = []
+        self.done = not self._found and self.place[0] >= len(self._lists)
         return (yield from self._reported(ended))
+
+    def _search(self) -> Steps[list[tuple[Store | None, list[str]]]]:
+        whole, found = self._filter._replace(active_seconds=None), []
+        for store in every_store():
+            matches = yield from in_store(store, matching, whole, by_seen=self._by_seen or self._filter.only_by_seen)
+            found.append((store, list(matches.sids)))
+        return found
+
+    def _end_found(self, found: list[tuple[Store | None, list[str]]]) -> Steps[list[EndedSession]]:
+        store, sids = found[0]
+        at_once = AT_ONCE_MAX if self._limit is None else min(AT_ONCE_MAX, self._limit)
+        ended = yield from self._end_sids(store, sids[:at_once])
+        del sids[:at_once]
+        if self._limit is not None:
+            self._limit -= len(ended)
+        if self._limit == 0:
+            found.clear()
+        elif not sids:
+            found.pop(0)
+        return ended
+
+    def _end_listed(self, store: Store | None, partition: Partition, name: str) -> Steps[list[EndedSession]]:
+        number, low, sid = self.place
+        if self._choose is None:
+            reply, ended = yield from in_store(
+                store, self._ending.of_list, partition, name, low, self._high, self._left_out
+            )
+            _, more, score, self._left_out, _ = reply
+            self.place = number, score.decode(), ""
+        else:
+            entries, more = yield from in_store(store, self._read, partition, name, low, sid)
+            ended = yield from self._end_sids(store, sids_of(entries))
+            if entries:
+                score, member = entries[-1]
+                self.place = number, repr(score), member.decode(errors="replace")
+        if not more:
+            self.place, self._left_out = (number + 1, self._low, ""), 0
+        return ended
+
+    def _read(self, partition: Partition, name: str, low: str, sid: str) -> Steps[tuple[list[Scored], bool]]:
+        """Read up to 250 entries of a list beyond a score and a sid. Return also whether there may be others."""
+        count = AT_ONCE_MAX
+        while True:
+            read = command("ZRANGE", name, low, self._high, "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
+            [[reply]] = yield from ask_each("page", [partition], lambda *_, read=read: read, 1)
+            entries = with_scores(reply)
+            beyond = [entry for entry in entries if entry > (float(low), sid.encode())]
+            if beyond or len(entries) < count:
+                return beyond[:AT_ONCE_MAX], len(entries) == count
+            # All of these have the same score.
+            count *= 4
+
+    def _end_sids(self, store: Store | None, sids: list[str]) -> Steps[list[EndedSession]]:
+        if self._choose is not None:
+            rows = yield from in_store(store, find, sids)
+            sids = list(self._choose(sessions_of(rows, self._filter.user_ids)))
+        if store is None and sids and (other := elsewhere()) is not None:
+            # What is about to come here must not come behind.
+            yield from other.end(sids)
+        return (yield from in_store(store, operations.end, sids, self._ending, follow=True))
 
     def _end_elsewhere(self, other: Elsewhere) -> Steps[None]:
         """Before the sessions that are here: what is about to come here must not come behind."""
@@ -107,18 +194,10 @@ class BulkEnding:
         stay = ending.kept_sids, ending.kept_users
         yield from other.end_before(EndedBefore(wanted.user_ids, users, guests, ending.latest, *stay))
 
-    def _end_found(self, found: list[tuple[Store | None, Partition, list[str]]]) -> Steps[EndedList]:
-        store, partition, sids = found.pop(0)
-        (dealt_with, *_), ended = yield from in_store(store, self._ending.of_sids, partition, sids)
-        if dealt_with < len(sids):
-            found.insert(0, (store, partition, sids[dealt_with:]))
-        self.done = not found
-        return (yield from self._reported(ended))
-
     def _reported(self, ended: list[EndedSession]) -> Steps[EndedList]:
         if self._message:
             # If all of a user's sessions end, only those that are kept are left to be told.
-            all_end = all(self._filter.has_all_of(each.user_id) for each in ended)
+            all_end = self._choose is None and all(self._filter.has_all_of(each.user_id) for each in ended)
             yield from tell_others(ended, self._message, among=self._keep if all_end else None)
         return EndedList(ended, **replica_status(self.confirmation))
 
@@ -202,83 +281,3 @@ def least(*counts: int | None) -> int | None:
 def too_few(confirmed_by: int | None) -> bool:
     """Tell whether ``CONFIRM_ENDS`` asks for more replicas."""
     return confirmed_by is not None and conf.CONFIRM_ENDS is not None and confirmed_by < conf.CONFIRM_ENDS[0]
-
-
-def end_batch(
-    sids: Sequence[str], *, message: str = "", latest: int | None = None, keep_users: Collection[str] = ()
-) -> EndedList:
-    """
-    End the sessions with these ``sids``. Return those that were there. Text that is no sid is ignored.
-
-    Arguments are as in :class:`BulkEnding`.
-    """
-    return drive(kick(sids, message=message, latest=latest, keep_users=keep_users))
-
-
-class OneByOneEnding:
-    """
-    End the sessions of a :class:`django_redsess.querysets.SessionQuerySet`, as :class:`BulkEnding` does, but ask about
-    each.
-
-    ``may_end`` decides about a session. ``kept`` counts those that it has kept. A request that goes on where another
-    one stopped starts with the other's ``kept``. The keyword arguments are those of :func:`end_batch`.
-    """
-
-    def __init__(self, sessions: Any, may_end: Callable[[Any], bool], kept: int, **options: Any) -> None:
-        # In this order, a session that signs in or is seen meanwhile moves to a place that was read already, or to one
-        # that will be. If a session that is kept is seen meanwhile, one other may be skipped.
-        self._sessions = sessions.order_by("seen_at" if sessions.session_filter.only_by_seen else "-login_at")
-        self._may_end = may_end
-        self._options = options
-        self.kept, self.done = kept, False
-        # Whether this is a second look at all, which has found none to end so far.
-        self._ends_nothing = False
-
-    def end_batch(self) -> EndedList:
-        """Read up to 250 sessions, and end those that may be ended."""
-        page = self._page()
-        if not page and self.kept and not self._ends_nothing:
-            # If one that was kept has ended meanwhile, another one has moved to a place that was read already.
-            self.kept, self._ends_nothing = 0, True
-            page = self._page()
-        self.done = not page
-        if self.done:
-            return EndedList([])
-        ended = end_batch([session.sid for session in page if self._may_end(session)], **self._options)
-        self.kept += len(page) - len(ended)
-        self._ends_nothing = self._ends_nothing and not ended
-        return ended
-
-    def _page(self) -> list[Any]:
-        return list(self._sessions[self.kept : self.kept + AT_ONCE_MAX])
-
-
-class FoundEnding:
-    """
-    End the sessions that a search has found by looking through the newest: see ``SessionQuerySet.looked_through``.
-
-    The search is repeated once, when this is made. At most ``limit`` sessions end, the latest first: with some of the
-    newest gone, a search reaches older ones, which nobody has counted. The other arguments are those of
-    :class:`OneByOneEnding`.
-    """
-
-    def __init__(self, sessions: Any, may_end: Callable[[Any], bool], limit: int, **options: Any) -> None:
-        self._options, seconds = options, sessions.session_filter.active_seconds
-        asked_at = datetime.fromtimestamp(options["latest"] / 1000, UTC)
-        # As in BulkEnding: the last seconds are counted back from the question, and later sign-ins stay.
-        since = None if seconds is None else asked_at - timedelta(seconds=seconds)
-        found = [
-            session
-            for session in sessions.newest()
-            if (since is None or session.seen_at >= since) and (session.login_at or asked_at) <= asked_at
-        ]
-        self._left = [session.sid for session in found if may_end(session)][:limit]
-        self.done = False
-
-    def end_batch(self) -> EndedList:
-        """End up to 250 of the sessions."""
-        self.done = not self._left
-        if self.done:
-            return EndedList([])
-        sids, self._left = self._left[:AT_ONCE_MAX], self._left[AT_ONCE_MAX:]
-        return end_batch(sids, **self._options)

@@ -589,7 +589,9 @@ def end(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> Steps[E
     With ``follow``, a session that has got another key is ended under its new sid.
     """
     ended: list[EndedSession] = []
-    confirms, named = confirmation() if ending.reason is Reason.KICKED else None, set(sids)
+    confirms, named = ending.confirms, set(sids)
+    if confirms is None and ending.reason is Reason.KICKED:
+        confirms = confirmation()
     ending = ending._replace(confirms=confirms)
     while sids:
         others: list[str] = []

@@ -18,6 +18,7 @@ from django_redsess.admin import OnlineSessionAdmin, ending, history
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.online import ending as ending_of_many
+from django_redsess.online.listing import SessionFilter
 from django_redsess.transport.keys import keyspace
 from tests.helpers.admin_pages import (
     CONFIRM,
@@ -478,15 +479,22 @@ def test_a_guest_who_signs_in_as_a_superuser_in_the_last_moment_stays(client, ne
     assert online.get(guest.sid) is not None
 
 
-def test_a_kept_session_that_ends_meanwhile_saves_no_other_one(new_session, monkeypatch) -> None:
+def test_an_end_or_a_request_meanwhile_makes_a_walk_skip_and_repeat_none(new_session, monkeypatch) -> None:
     monkeypatch.setattr(ending_of_many, "AT_ONCE_MAX", 2)
     sids = [new_session(str(number)).sid for number in range(6)]
-    stays = sids[:1]
-    work = ending_of_many.OneByOneEnding(
-        OnlineSession.online.all(), lambda session: session.sid not in (sids[0], sids[-1]), 0, message=""
-    )
-    work.end_batch()
-    online.end(sids[-1])
-    while not work.done:
-        work.end_batch()
+    stays, asked = sids[:1], list[str]()
+
+    def choose(sessions: list[online.Session]) -> list[str]:
+        asked.extend(session.sid for session in sessions)
+        return [session.sid for session in sessions if session.sid not in (sids[0], sids[-1])]
+
+    place = None
+    while True:
+        work = ending_of_many.BulkEnding(SessionFilter(), choose=choose, place=place)
+        work.run(limit=1)
+        if work.done:
+            break
+        # Another request goes on with a new object.
+        place = work.place
+        online.end(sids[-1])
     assert [each.sid for each in online.sessions()] == stays

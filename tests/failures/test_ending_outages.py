@@ -82,13 +82,11 @@ def lines() -> list[str]:
 @pytest.mark.parametrize("way", ["api", "admin", "asked one by one"])
 def test_what_has_ended_before_the_outage_is_in_the_history(redis, boss, lukas, goes_away, monkeypatch, way) -> None:
     fill(redis, AT_ONCE + 1, users=1)
-    where: Any = ending.BulkEnding
     if way == "asked one by one":
         rule = OnlineSessionAdmin.has_end_permission
         monkeypatch.setattr(OnlineSessionAdmin, "has_end_permission", lambda *arguments: rule(*arguments))
-        where = ending.OneByOneEnding
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    goes_away(where, "end_batch")
+    goes_away(ending.BulkEnding, "end_batch")
     if way == "api":
         assert ask(boss, "delete", f"users/{lukas.pk}/sessions").status_code == 503
     else:

@@ -23,7 +23,8 @@ from django.utils.deprecation import MiddlewareMixin
 
 from django_redsess import accounts, cleaning, online
 from django_redsess.backend import SessionStore
-from django_redsess.online import ending
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.listing import SessionFilter
 from django_redsess.session import operations
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.record import revision_of
@@ -625,7 +626,9 @@ KICKS = {
     "end_all": lambda sid, user, kept: online.end_all(keep=kept, message="Call us."),
     "aend_all": lambda sid, user, kept: asyncio.run(online.aend_all(keep=kept, message="Call us.")),
     "end_in_batches": lambda sid, user, kept: list(online.end_in_batches(keep=[kept], message="Call us.")),
-    "the admin's": lambda sid, user, kept: ending.end_batch([sid], message="Call us."),
+    "one by one": lambda sid, user, kept: BulkEnding(
+        SessionFilter(), message="Call us.", choose=lambda sessions: [sid]
+    ).run(),
 }
 
 
