@@ -7,13 +7,14 @@ The pages of the admin and the JSON API ask the class that ``REDSESS["PERMISSION
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_permission_codename, get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     Administrator = PermissionsMixin | AnonymousUser
 
 __all__ = ["Rules"]
+
+CHECKED_MAX = 1000  # More sessions of a user are not read one by one.
 
 
 class Rules:
@@ -110,6 +113,26 @@ class Rules:
         """
         return self.may_end(user) and user.has_perm("django_redsess.end_all_onlinesession")
 
+    def may_end_all_of(self, user: Administrator, other: AbstractBaseUser) -> bool:
+        """
+        Tell whether ``user`` may see and end all sessions of ``other``, those of the future, too.
+
+        ``visible_sessions`` has to keep all of them. ``may_see`` and ``may_end``, if a subclass has its own, are asked
+        about a session that is not stored, and about those that are. Of more than 1 000, the answer is no.
+        """
+        user_id = online.user_id_of(other)
+        listed = self.visible_sessions(user, OnlineSession.online.all())
+        if not keeps_all_of(listed, user_id):
+            return False
+        if not (self.asks_each or self.ends_by_own_rule):
+            return True
+        sessions = [unstored(user_id, other)]
+        if self.asks_each:
+            sessions += listed.of_users([user_id])[: CHECKED_MAX + 1]
+        return len(sessions) <= CHECKED_MAX + 1 and all(
+            self.may_see(user, session) and self.may_end(user, session) for session in sessions
+        )
+
     def may_see_block(self, user: Administrator, other: AbstractBaseUser | None = None) -> bool:
         """
         Tell whether ``user`` may see blocks, or the block of ``other``. Ours asks for ``block_user``.
@@ -145,6 +168,22 @@ class Rules:
         """
         return other is None or is_in_reach(user, other)
 
+    def may_see_sign_in(self, user: Administrator, sign_in: Any = None) -> bool:
+        """
+        Tell whether ``user`` may see sign-ins of the past, or ``sign_in``, of ``django_redsess.contrib.history``.
+
+        Ours asks for ``view_signin``.
+        """
+        return user.has_perm("redsess_history.view_signin")
+
+    def visible_sign_ins(self, user: Administrator, sign_ins: QuerySet[Any]) -> QuerySet[Any]:
+        """Return those of ``sign_ins`` that ``user`` may see: in lists, exports, and on other pages. Ours: all."""
+        return sign_ins
+
+    def may_export_sign_ins(self, user: Administrator) -> bool:
+        """Tell whether ``user`` may export the list of sign-ins. Ours asks for ``export_signin``."""
+        return self.may_see_sign_in(user) and user.has_perm("redsess_history.export_signin")
+
 
 def rules() -> Rules:
     """Return the rules of this site: those that ``REDSESS["PERMISSIONS"]`` names. Raises ImportError if it is wrong."""
@@ -155,6 +194,18 @@ def rules() -> Rules:
 def _made(path: str) -> Rules:
     made: Rules = import_string(path)()
     return made
+
+
+def keeps_all_of(sessions: SessionQuerySet, user_id: str) -> bool:
+    """Tell whether ``sessions``, those that an administrator may see, leave out none of a user."""
+    of_user, every = sessions.of_users([user_id]), OnlineSession.online.of_users([user_id])
+    return of_user.sids is None and of_user.session_filter == every.session_filter
+
+
+def unstored(user_id: str, user: AbstractBaseUser | None) -> OnlineSession:
+    """Return a session of a user that is not stored, to ask rules about. ``user`` is None for a deleted user."""
+    now = datetime.now(UTC)
+    return OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
 
 
 def _is_own(own: Rules, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -16,9 +16,8 @@ from django.utils.translation import gettext, gettext_lazy
 from django_redsess import online
 from django_redsess.admin import history, pages
 from django_redsess.admin.users import hidden_users, name_among, users_admin
-from django_redsess.models import OnlineSession
 from django_redsess.online import labels
-from django_redsess.permissions import rules
+from django_redsess.permissions import keeps_all_of, rules, unstored
 from django_redsess.querysets import users_by_id
 
 HOURS = {
@@ -49,17 +48,15 @@ def rule_for_sessions(request: HttpRequest, sessions: Any) -> Rule:
     it is always True. The methods that decide about a session are asked about one that is not stored: a user who is
     blocked has none.
     """
-    listed, now = sessions.sessions(request), datetime.now(UTC)
+    listed = sessions.sessions(request)
 
     def holds(user_id: str, user: AbstractBaseUser | None) -> bool:
-        of_user = listed.of_users([user_id])
         # get_queryset() of a subclass may leave out some of them.
-        whole = OnlineSession.online.of_users([user_id])
-        if of_user.sids is not None or of_user.session_filter != whole.session_filter:
+        if not keeps_all_of(listed, user_id):
             return False
         if not (sessions.asks_each or rules().ends_by_own_rule):
             return True
-        row = OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
+        row = unstored(user_id, user)
         return sessions.has_view_permission(request, row) and sessions.has_end_permission(request, row)  # type: ignore[no-any-return]
 
     return holds
@@ -80,11 +77,6 @@ def visible(request: HttpRequest, sessions: Any, user_ids: set[str]) -> dict[str
     return {key: user for key, user in shown.items() if may_see_block(request.user, user) and rule(key, user)}
 
 
-def may_see(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> bool:
-    """Tell whether the administrator may see the block of ``user``: see :func:`visible`."""
-    return bool(visible(request, sessions, {online.user_id_of(user)}))
-
-
 def may_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBaseUser | None:
     """
     Return the user with this primary key if the administrator may block the user, and lift the block, else None.
@@ -97,7 +89,7 @@ def may_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBase
 
 def text_of(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> str:
     """Say until when ``user`` is blocked, with the message. ``""`` for no block, and for who may not see it."""
-    return labels.blocked(online.block_of(user)) if may_see(request, sessions, user) else ""
+    return labels.blocked(online.block_of(user)) if visible(request, sessions, {online.user_id_of(user)}) else ""
 
 
 def lift(request: HttpRequest, user: AbstractBaseUser) -> bool:

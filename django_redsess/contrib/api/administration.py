@@ -1,4 +1,9 @@
-"""Everybody's sessions, for programs of administrators: with the rules of the admin's pages, and their histories."""
+"""
+Everybody's sessions, for programs of administrators: by the rules of this site, with lines in the admin's histories.
+
+The pages of the admin share how sessions are searched and ended, and what the histories say. What a site's own
+``ModelAdmin`` allows is not asked.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from functools import wraps
 from typing import Any, get_args
 
 from django.contrib import admin
+from django.contrib.admin import ModelAdmin
 from django.contrib.admin.sites import AdminSite, all_sites
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
@@ -16,7 +22,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from django_redsess import online
-from django_redsess.admin import blocking, filters, own_sessions
+from django_redsess.admin import OnlineSessionAdmin, blocking, filters, own_sessions
 from django_redsess.admin.ending import SIDS_MAX
 from django_redsess.admin.users import users_admin
 from django_redsess.contrib.api.cursors import cursor_of, place_of
@@ -38,23 +44,27 @@ from django_redsess.session.address_index import network_of
 FILTERS = ("q", "guests", "active", "staff", "network", "browser", "system", "order", "limit", "cursor")
 
 
-def page_in_admin(model: type[Model]) -> Any:
-    """Return the admin of ``model``: that of Django's own site, else of the first other one. Its rules hold here."""
+def page_in_admin(model: type[Model], ours: type[ModelAdmin[Any]]) -> Any:
+    """
+    Return our page ``ours`` of ``model`` in the first admin site that has one. Django's own site comes first.
+
+    It is not the site's own ``ModelAdmin``, whose rules are for its pages.
+    """
     sites: list[AdminSite] = [admin.site, *sorted(all_sites, key=lambda site: site.name)]
     for site in sites:
         if site.is_registered(model):
-            return site.get_model_admin(model)
+            return ours(model, site)
     raise Problem(404, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
 
 
 @contextmanager
-def administrating(request: HttpRequest, of_model: Any) -> Iterator[None]:
+def administrating(request: HttpRequest, site: AdminSite, *, may_see: bool) -> Iterator[None]:
     """
-    Let the admin's code answer ``request``. Raises PermissionDenied for who does not get into the page ``of_model``.
+    Let the admin's code answer ``request``. Raises PermissionDenied for who does not get into ``site``, or may not see.
 
     Meanwhile it takes no messages: that code adds some for who reads a page, and here nobody would.
     """
-    if not (of_model.admin_site.has_permission(request) and of_model.has_view_permission(request)):
+    if not (site.has_permission(request) and may_see):
         raise PermissionDenied("This takes a member of staff with the permission to view it.")
     kept = request.__dict__.pop("_messages", None)
     try:
@@ -65,12 +75,12 @@ def administrating(request: HttpRequest, of_model: Any) -> Iterator[None]:
 
 
 def _of_sessions(method: Callable[..., Json | None]) -> Method:
-    """Call ``method`` with the request of an administrator, the admin of sessions, and what is in the path."""
+    """Call ``method`` with the request of an administrator, our admin of sessions, and what is in the path."""
 
     @wraps(method)
     def for_administrator(request: HttpRequest, **path: str) -> Json | None:
-        sessions_admin = page_in_admin(OnlineSession)
-        with administrating(request, sessions_admin):
+        sessions_admin = page_in_admin(OnlineSession, OnlineSessionAdmin)
+        with administrating(request, sessions_admin.admin_site, may_see=rules().may_see(request.user)):
             return method(request, sessions_admin, **path)
 
     return for_administrator
@@ -97,7 +107,7 @@ def _listed(request: HttpRequest, sessions_admin: Any, asked: Parameters, user_i
     place = place_of(asked, int, str)
     rows, last = matching.after(Place(*place) if place else None, limit)  # type: ignore[arg-type]
     return {
-        "sessions": _described(request, sessions_admin, rows),
+        "sessions": _described(request, rows),
         "next": cursor_of(asked, last),
         "looked_through": None,
     }
@@ -113,7 +123,7 @@ def _searched(
     count, end = matching.count(), offset + limit
     looked = matching.looked_through
     return {
-        "sessions": _described(request, sessions_admin, matching[offset:end]),
+        "sessions": _described(request, matching[offset:end]),
         "next": cursor_of(asked, (end,) if end < min(count, SCAN_LIMIT) else None),
         "looked_through": looked and {"count": looked.count, "is_all": looked.is_all},
     }
@@ -121,7 +131,7 @@ def _searched(
 
 def _matching(request: HttpRequest, sessions_admin: Any, asked: Parameters, user_ids: Sequence[str]) -> SessionQuerySet:
     """Return the sessions that the filters of the query keep, among those that the administrator may see."""
-    found: SessionQuerySet = sessions_admin.sessions(request)
+    found = _visible(request)
     guests, active = asked.choice("guests", ("true", "only")), asked.choice("active", filters.SECONDS)
     if guests == "only" and user_ids:
         raise Problem(422, "guests=only and user can't be given together: guests are not users.")
@@ -164,8 +174,12 @@ def _of_client(asked: Parameters, found: SessionQuerySet) -> SessionQuerySet:
     return found.of_system(system) if system else found
 
 
-def _described(request: HttpRequest, sessions_admin: Any, rows: Iterable[OnlineSession]) -> list[Json]:
-    seen = [row.session for row in rows if sessions_admin.has_view_permission(request, row)]
+def _visible(request: HttpRequest) -> SessionQuerySet:
+    return rules().visible_sessions(request.user, OnlineSession.online.counting_once())
+
+
+def _described(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[Json]:
+    seen = [row.session for row in rows if rules().may_see(request.user, row)]
     return described(seen, sid_of(request))
 
 
@@ -173,15 +187,15 @@ def _described(request: HttpRequest, sessions_admin: Any, rows: Iterable[OnlineS
 def describe(request: HttpRequest, sessions_admin: Any, sid: str) -> Json:
     """Describe a session."""
     Parameters(request)
-    return _described(request, sessions_admin, [_session(request, sessions_admin, sid)])[0]
+    return _described(request, [_session(request, sid)])[0]
 
 
 @_of_sessions
 def end(request: HttpRequest, sessions_admin: Any, sid: str) -> None:
     """End a session, the administrator's own, too. One that got another key is ended under its new sid."""
     message = Parameters(request, "message").message()
-    _require_end(request, sessions_admin)
-    session = _session(request, sessions_admin, sid, follow=True)
+    _require_end(request)
+    session = _session(request, sid, follow=True)
     if own_sessions.has_others(request, [session]):
         ask_again(request)
     sids, ended = sessions_admin.end_found(request, [session], message)
@@ -195,10 +209,10 @@ def end(request: HttpRequest, sessions_admin: Any, sid: str) -> None:
 def end_many(request: HttpRequest, sessions_admin: Any) -> Json:
     """End the sessions with these ids. Return which have ended, which may not be ended, and which are over."""
     Parameters(request)
-    _require_end(request, sessions_admin)
+    _require_end(request)
     body = Body(request, "ids", "message")
     ids, message = list(dict.fromkeys(body.texts("ids", SIDS_MAX))), body.message()
-    found = sessions_admin.look_up(request, *(each.sid for each in online.find(ids, follow=True)))
+    found = _look_up(request, [each.sid for each in online.find(ids, follow=True)])
     if own_sessions.has_others(request, found):
         ask_again(request)
     sids, ended = sessions_admin.end_found(request, found, message)
@@ -216,8 +230,8 @@ def end_many(request: HttpRequest, sessions_admin: Any) -> Json:
 def end_of_user(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
     """End all sessions of a user, but for the administrator's present one."""
     message = Parameters(request, "message").message()
-    _require_end(request, sessions_admin)
-    if own_sessions.has_others_matching(request, sessions_admin.sessions(request).of_users([user_id])):
+    _require_end(request)
+    if own_sessions.has_others_matching(request, _visible(request).of_users([user_id])):
         ask_again(request)
     ended = sessions_admin.end_of_user(request, user_id, message)
     return {"ended": len(ended), "may_return": ended.may_return}
@@ -227,7 +241,7 @@ def end_of_user(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json
 def count(request: HttpRequest, sessions_admin: Any) -> Json:
     """Count the sessions that the administrator may see."""
     Parameters(request)
-    listed: SessionQuerySet = sessions_admin.sessions(request)
+    listed = _visible(request)
     return {
         "signed_in": listed.count(),
         "guests": listed.only_guests().count(),
@@ -239,9 +253,10 @@ def count(request: HttpRequest, sessions_admin: Any) -> Json:
 def describe_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
     """Describe the block of a user."""
     Parameters(request)
-    _require_block(request)
+    if not rules().may_see_block(request.user):
+        raise PermissionDenied("This takes the permission to block users.")
     user = _user(user_id)
-    if not blocking.may_see(request, sessions_admin, user):
+    if not (rules().may_see_block(request.user, user) and rules().may_end_all_of(request.user, user)):
         raise PermissionDenied("You may not see the block of this user.")
     block = online.block_of(user)
     if block is None:
@@ -254,10 +269,10 @@ def set_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
     """Block a user until a time, and end all sessions of the user."""
     Parameters(request)
     _require_block(request)
-    _require_end(request, sessions_admin)
+    _require_end(request)
     body = Body(request, "until", "message")
     until, message, user = body.moment("until"), body.message(), _user(user_id)
-    if sessions_admin.to_block(request, user_id) is None:
+    if not _may_block(request, user):
         raise PermissionDenied("You may not block this user.")
     longest = rules().longest_block(request.user, user)
     # Clocks differ: who asks for a week by a clock that is a little fast gets it.
@@ -278,27 +293,35 @@ def lift_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> None:
     """Let a user sign in again."""
     Parameters(request)
     _require_block(request)
-    _user(user_id)
-    user = blocking.may_block(request, sessions_admin, user_id)
-    if user is None:
+    user = _user(user_id)
+    if not _may_block(request, user):
         raise PermissionDenied("You may not lift the block of this user.")
     if not blocking.lift(request, user):
         raise _no_block()
 
 
-def _require_end(request: HttpRequest, sessions_admin: Any) -> None:
-    if not sessions_admin.has_end_permission(request):
+def _require_end(request: HttpRequest) -> None:
+    if not rules().may_end(request.user):
         raise PermissionDenied("This takes the permission to end sessions.")
 
 
 def _require_block(request: HttpRequest) -> None:
-    if not rules().may_see_block(request.user):
+    if not rules().may_block(request.user):
         raise PermissionDenied("This takes the permission to block users.")
 
 
-def _session(request: HttpRequest, sessions_admin: Any, sid: str, *, follow: bool = False) -> OnlineSession:
+def _may_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
+    return rules().may_block(request.user, user) and rules().may_end_all_of(request.user, user)
+
+
+def _look_up(request: HttpRequest, sids: Sequence[str]) -> list[OnlineSession]:
+    found = _visible(request).with_guests().filter(sid__in=sids)
+    return [session for session in found if rules().may_see(request.user, session)]
+
+
+def _session(request: HttpRequest, sid: str, *, follow: bool = False) -> OnlineSession:
     sids = [each.sid for each in online.find([sid], follow=True)] if follow else [sid]
-    found: list[OnlineSession] = sessions_admin.look_up(request, *sids)
+    found = _look_up(request, sids)
     if not found:
         raise _no_session()
     return found[0]

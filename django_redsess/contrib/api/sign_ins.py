@@ -1,4 +1,4 @@
-"""Sign-ins of the past, for programs of administrators: with the rules and filters of their page in the admin."""
+"""Sign-ins of the past, for programs of administrators: by the rules of this site, with the filters of the page."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from django_redsess.contrib.api.endpoints import endpoint
 from django_redsess.contrib.api.parameters import Json, Parameters
 from django_redsess.contrib.api.problems import Problem, unprocessable
 from django_redsess.contrib.history import filters
+from django_redsess.contrib.history.admin import SignInAdmin
 from django_redsess.contrib.history.models import REASONS, SignIn
 from django_redsess.contrib.history.reading import past_of
 from django_redsess.online import labels
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
+from django_redsess.permissions import rules
 from django_redsess.sign_in_source import placed
 
 CHOICES = {
@@ -34,8 +36,8 @@ CHOICES = {
 
 def list_sign_ins(request: HttpRequest) -> Json:
     """List sign-ins, the newest first."""
-    sign_ins_admin = page_in_admin(SignIn)
-    with administrating(request, sign_ins_admin):
+    sign_ins_admin = page_in_admin(SignIn, SignInAdmin)
+    with administrating(request, sign_ins_admin.admin_site, may_see=rules().may_see_sign_in(request.user)):
         return _listed(request, sign_ins_admin)
 
 
@@ -59,7 +61,7 @@ def _listed(request: HttpRequest, sign_ins_admin: Any) -> Json:
         rows = rows.filter(login_ms__lte=login_ms).exclude(login_ms=login_ms, id__gte=row_id)
     page = list(rows[: limit + 1])
     last = page[limit - 1] if len(page) > limit else None
-    seen = [row for row in page[:limit] if sign_ins_admin.has_view_permission(request, row)]
+    seen = [row for row in page[:limit] if rules().may_see_sign_in(request.user, row)]
     return {
         "sign_ins": _described(seen),
         "next": cursor_of(asked, None if last is None else (last.login_ms, last.pk)),

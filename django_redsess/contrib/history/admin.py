@@ -31,6 +31,7 @@ from django_redsess.contrib.history.reading import ORDER, of_users, past_of, url
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.export import Record, iso
+from django_redsess.permissions import rules
 from django_redsess.session.address_index import Network, network_of
 from django_redsess.sign_in_source import how_ended, placed
 
@@ -77,8 +78,8 @@ class SignInAdmin(pages.ListAdmin):
     """
     The list of sign-ins, and the page of one.
 
-    A subclass may set the rules: who sees and exports which. Its ``get_queryset()`` also decides what the pages of
-    sessions and users show.
+    The rules of this site say who sees and exports which. A subclass may have others for its pages: its
+    ``get_queryset()`` also decides what the pages of sessions and users show.
     """
 
     list_display = ("who", "signed_in", "seen", "ended", "sender")
@@ -116,9 +117,16 @@ class SignInAdmin(pages.ListAdmin):
         is_ours = match is None or (match.url_name or "").startswith("redsess_history_signin_")
         return obj is not None and not is_ours
 
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return super().has_module_permission(request) or self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: SignIn | None = None) -> bool:
+        """Tell whether the administrator may see sign-ins, or ``obj``, by the rules of this site."""
+        return rules().may_see_sign_in(request.user, obj)
+
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Tell whether the administrator may export the list: all sign-ins that match, in one file."""
-        return self.has_view_permission(request) and request.user.has_perm("redsess_history.export_signin")
+        return self.has_view_permission(request) and rules().may_export_sign_ins(request.user)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         query = request.GET.copy()
@@ -135,6 +143,9 @@ class SignInAdmin(pages.ListAdmin):
             self._name(request, changelist.result_list)
             response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
         return response
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[SignIn]:
+        return rules().visible_sign_ins(request.user, super().get_queryset(request))
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)

@@ -44,6 +44,11 @@ class Protected(NotToEnd):
         return [str(user.pk) for user in User.objects.filter(username="alice")]
 
 
+class NotToBlock(Rules):
+    def may_see_block(self, user: Any, other: Any = None) -> bool:
+        return super().may_see_block(user, other) and str(other) != "alice"
+
+
 RULES = [NotListed, NotToSee, NotToEnd, Protected]
 
 
@@ -96,6 +101,7 @@ def test_whose_sessions_the_api_ends(alice, bob, administrator, rules) -> None:
     assert ask(administrator, "delete", f"users/{bob.pk}/sessions").json()["ended"] == 1
 
 
+@pytest.mark.parametrize("rules", [*RULES, NotToBlock], indirect=True)
 def test_who_is_blocked(alice, bob, administrator, rules) -> None:
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     assert administrator.post(END, {"block": f"1 {alice.pk}"}).status_code == 403

@@ -1,15 +1,17 @@
-"""Sign-ins of the past, by the rules and filters of their page."""
+"""Sign-ins of the past, by the rules of the site and the filters of their page."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess.contrib.history.admin import SignInAdmin
 from django_redsess.contrib.history.models import SignIn
+from django_redsess.permissions import Rules
 from tests.helpers.admin_pages import staff
 from tests.helpers.api import get, status
 
@@ -81,10 +83,24 @@ def test_pages_have_each_once_while_others_come_and_go(alice, root, rows) -> Non
     assert ([each["id"] for each in answer["sign_ins"]], answer["next"]) == ([one], None)
 
 
-def test_a_sites_own_rule_holds(root, rows, monkeypatch) -> None:
-    every = SignInAdmin.get_queryset
-    monkeypatch.setattr(SignInAdmin, "get_queryset", lambda self, request: every(self, request).filter(is_new=True))
+class NewDevices(Rules):
+    def visible_sign_ins(self, user: Any, sign_ins: Any) -> Any:
+        return sign_ins.filter(is_new=True)
+
+
+class NewDevicesOneByOne(Rules):
+    def may_see_sign_in(self, user: Any, sign_in: Any = None) -> bool:
+        return super().may_see_sign_in(user, sign_in) and (sign_in is None or bool(sign_in.is_new))
+
+
+@pytest.mark.parametrize("rules", [NewDevices, NewDevicesOneByOne])
+def test_a_sites_own_rules_hold_as_on_the_pages(root, rows, settings, rules) -> None:
+    settings.REDSESS = {**settings.REDSESS, "PERMISSIONS": f"{__name__}.{rules.__name__}"}
     assert found(root) == [str(rows[1].pk)]
+    pages = "/admin/redsess_history/signin/"
+    shown = [root.get(f"{pages}{row.pk}/change/").status_code == 200 for row in rows]
+    exported = b"".join(root.post(f"{pages}export/", {"format": "json"}).streaming_content)
+    assert (shown, len(json.loads(exported)["sign_ins"])) == ([False, True, False], 1)
 
 
 def test_who_may_not_see_users_finds_none_by_name(rows) -> None:
