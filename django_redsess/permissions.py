@@ -1,7 +1,8 @@
 """
 Who may see, end, block and deactivate whom. Public: ``Rules``.
 
-The pages of the admin and the JSON API ask the class that ``REDSESS["PERMISSIONS"]`` names: see :func:`rules`.
+The pages of the admin and the JSON API ask the class that ``REDSESS["PERMISSIONS"]`` names: see :func:`rules`. For
+users' own sessions, see :func:`is_own`.
 """
 
 from __future__ import annotations
@@ -194,6 +195,15 @@ def rules() -> Rules:
 def _made(path: str) -> Rules:
     made: Rules = import_string(path)()
     return made
+
+
+def is_own(user: AbstractBaseUser, session: online.Session | OnlineSession) -> bool:
+    """
+    Tell whether ``session`` is one of ``user``'s own, which ``user`` sees and ends on the pages of their own sessions.
+
+    No rule of a site's own changes that.
+    """
+    return session.user_id == online.user_id_of(user)
 
 
 def keeps_all_of(sessions: SessionQuerySet, user_id: str) -> bool:

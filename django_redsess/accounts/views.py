@@ -26,6 +26,7 @@ from django_redsess import online, sign_in_source
 from django_redsess.accounts import reauthentication
 from django_redsess.online import labels, places
 from django_redsess.online.labels import in_our_language, when
+from django_redsess.permissions import is_own
 from django_redsess.session import user_limit
 from django_redsess.session.store import SessionStore, session_of
 
@@ -212,7 +213,7 @@ def message_to_own() -> str:
 def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
     """Return a list of the session ``sid``, or an empty one if it is not a session of ``user``."""
     found = online.get(sid) if sid else None
-    return [found] if found and found.user_id == online.user_id_of(user) else []
+    return [found] if found and is_own(user, found) else []
 
 
 def _browser_of(session: online.Session | sign_in_source.PastSignIn) -> str:

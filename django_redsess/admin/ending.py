@@ -155,10 +155,10 @@ class EndingAdmin(pages.ListAdmin):
         """
         End the sessions of a user that the administrator may end, but for the request's own, and save that.
 
-        Raises PermissionDenied if they are a superuser's, and only superusers can end them.
+        Raises PermissionDenied if the user is protected, as superusers are from all others.
         """
         if user_id in self._protected_user_ids(request):
-            raise PermissionDenied("Only superusers can end the sessions of superusers.")
+            raise PermissionDenied("You may not end the sessions of this user.")
         matching = self.sessions(request).of_users([user_id])
         if matching.sids is not None:
             # The site's own list names its sessions, or has guests' only.

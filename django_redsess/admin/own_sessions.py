@@ -16,6 +16,7 @@ from django_redsess import online
 from django_redsess.accounts import reauthentication
 from django_redsess.admin import pages
 from django_redsess.models import OnlineSession
+from django_redsess.permissions import is_own
 from django_redsess.querysets import SessionQuerySet
 
 TEMPLATE = "admin/django_redsess/onlinesession/password.html"
@@ -25,8 +26,9 @@ NOT_REPEATED = ("csrfmiddlewaretoken", "username", "password")
 
 def has_others(request: HttpRequest, sessions: Iterable[OnlineSession]) -> bool:
     """Tell whether any of ``sessions`` is the administrator's own, and not the present one."""
-    user_id, own_sid = _id_of(request), pages.own_sid_of(request)
-    return any(session.user_id == user_id and session.sid != own_sid for session in sessions)
+    user: Any = request.user
+    own_sid = pages.own_sid_of(request)
+    return any(is_own(user, session) and session.sid != own_sid for session in sessions)
 
 
 def has_others_matching(request: HttpRequest, matching: SessionQuerySet) -> bool:
