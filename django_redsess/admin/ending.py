@@ -161,10 +161,9 @@ class EndingAdmin(pages.ListAdmin):
             raise PermissionDenied("You may not end the sessions of this user.")
         matching = self.sessions(request).of_users([user_id])
         if matching.sids is not None:
-            # The site's own list names its sessions, or has guests' only.
-            return self.end_found(request, [each for each in matching if self._may_end_other(request, each)], message)[
-                1
-            ]
+            # The site's own list names its sessions, or has guests only.
+            _, ended = self.end_found(request, filter(partial(self._may_end_other, request), matching), message)
+            return ended
         _, latest = online.census(matching.session_filter)
         work = self._work(request, matching, {"message": message, "latest": latest}, Progress())
         with history.saving_ends(request, message):

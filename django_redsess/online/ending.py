@@ -197,9 +197,12 @@ class BulkEnding:
     def _reported(self, ended: list[EndedSession]) -> Steps[EndedList]:
         if self._message:
             # If all of a user's sessions end, only those that are kept are left to be told.
-            all_end = self._choose is None and all(self._filter.has_all_of(each.user_id) for each in ended)
+            all_end = all(self._ends_all_of(each.user_id) for each in ended)
             yield from tell_others(ended, self._message, among=self._keep if all_end else None)
         return EndedList(ended, **replica_status(self.confirmation))
+
+    def _ends_all_of(self, user_id: str) -> bool:
+        return self._choose is None and self._filter.has_all_of(user_id)
 
     def end_batch(self) -> EndedList:
         """Take one step. Return the sessions that it ended, up to 250. The last step may renew the own key."""
@@ -216,7 +219,7 @@ class BulkEnding:
             return
         yield from session.opening()
         user_id = session.loaded_user_id
-        if user_id and self._filter.has_all_of(user_id):
+        if user_id and self._ends_all_of(user_id):
             # A thief may have a copy of its cookie.
             yield from session.cycling(ends_copies=True)
 

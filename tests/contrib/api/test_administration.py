@@ -232,6 +232,19 @@ def test_a_sites_own_rules_hold(alice, here, there, root, monkeypatch, settings)
     assert count(alice) == 2
 
 
+class GuestsOnly(Rules):
+    def visible_sessions(self, user: Any, sessions: Any) -> Any:
+        return sessions.only_guests()
+
+
+def test_a_site_that_lists_guests_ends_none_of_them_for_a_user(alice, here, root, new_session, settings) -> None:
+    guest = new_session(colour="blue").sid
+    settings.REDSESS = {**settings.REDSESS, "PERMISSIONS": f"{__name__}.GuestsOnly"}
+    assert ask(root, "delete", f"users/{alice.pk}/sessions").json()["ended"] == 0
+    assert online.get(guest) is not None
+    assert count(alice) == 1
+
+
 class OwnPage(OnlineSessionAdmin):
     """Shows nobody to nobody."""
 
