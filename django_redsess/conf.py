@@ -25,7 +25,7 @@ MESSAGE_MAX = 200
 
 REFUSE = "refuse"
 POLICIES = ("end_oldest", "end_least_recent", REFUSE)
-"""What a sign-in above ``MAX_SESSIONS_PER_USER`` does."""
+"""The effects that a sign-in above ``MAX_SESSIONS_PER_USER`` may have."""
 
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "strict": {
@@ -42,7 +42,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
 """
 The defaults that a profile sets, by its name. docs/explanation/asvs.rst has the reasons for each value.
 
-What is the default anyway is named, too, so that no later default changes what a site with the profile promises.
+A value that is also the default is named, too: a later default must not weaken a site with the profile.
 """
 
 prefix_of_test: Callable[[], str | None] | None = None
@@ -53,7 +53,7 @@ FOLDER_OF_TESTS = "REDSESS_FOLDER_OF_TESTS"
 
 
 class Rule(NamedTuple):
-    """What values a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
+    """The values that a setting allows: ``allows`` tests a value, ``words`` describe the rule in an error."""
 
     allows: Callable[[Any], bool]
     words: str
@@ -159,7 +159,7 @@ class Setting(Generic[T]):
 
 
 class _Prefix(Setting[Any]):
-    """A text is found in ``Conf`` from the first time on. A function is kept, and called each time."""
+    """The prefix. A text is kept in ``Conf`` after the first read. A function is kept, and called at each read."""
 
     def __get__(self, conf: Conf | None, owner: type) -> Any:
         if conf is None:

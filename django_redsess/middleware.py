@@ -51,7 +51,7 @@ from django_redsess.transport.steps import Steps, adrive, drive
 
 
 def is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
-    """Tell whether session and cookie can stay as they are. For most responses, nothing else is to be done."""
+    """Tell whether session and cookie can stay as they are. This is so for most responses."""
     if (
         session.modified
         or session.unavailable

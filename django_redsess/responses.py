@@ -25,7 +25,7 @@ from django_redsess.online.labels import in_our_language
 from django_redsess.session.store import session_of
 
 OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
-"""How the names of headers end that are only for caches in front of the site. See RFC 9213."""
+"""Endings of the names of headers that only caches in front of the site read. See RFC 9213."""
 
 FRESH = frozenset({"public", "s-maxage", "max-age"})
 
@@ -239,7 +239,7 @@ def answers_problems(request: HttpRequest) -> bool:
 
 
 def _wants_json(request: HttpRequest) -> bool:
-    # Browsers name text/html where they show a page. Who takes anything is a program.
+    # Browsers name text/html if they show a page. A client that takes anything is a program.
     accept = request.headers.get("Accept", "")
     is_named = not accept or "text/html" in accept.lower()
     return not is_named or request.get_preferred_type(["text/html", "application/json"]) == "application/json"

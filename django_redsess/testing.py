@@ -145,7 +145,7 @@ class Store:
 
     @classmethod
     def within(cls) -> Store:
-        """Return a store that has the sessions of the one that is open, and changes none of them; or an empty one."""
+        """Return a store that begins with the sessions of the open one, if any, and in the end restores them."""
         # A worker that was forked has the stores of its parent, as all other workers have.
         if (own := _own()) and ((outer := own[-1]).is_used or outer.kept):
             kept = outer._dump()

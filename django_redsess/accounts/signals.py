@@ -1,4 +1,4 @@
-"""What happens to sessions when a user signs in, signs out, is changed or is deleted: receivers of Django's signals."""
+"""Receivers of Django's signals: the effects of a sign-in, a sign-out and a changed or deleted user on sessions."""
 
 from __future__ import annotations
 

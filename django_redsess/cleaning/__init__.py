@@ -48,7 +48,7 @@ class Backlog(NamedTuple):
 
 
 def count_backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
-    """Count all sessions and due sessions of each partition. Of so many due ones it is looked up who are guests'."""
+    """Count all sessions and due sessions of each partition. Guests are counted among ``sampled`` due ones only."""
 
     def read(reply: list[int]) -> Backlog:
         due, signed_in, guests, looked_at, of_guests = reply
@@ -139,7 +139,7 @@ def sample() -> float:
 
 
 def tell_totals() -> None:
-    """Tell observers of the store's numbers: once, since each process would tell the same. None asks for nothing."""
+    """Tell observers the store's numbers. One process is enough. Without observers, nothing is asked."""
     if not observers.chosen:
         return
     found = drive(numbers.read())
@@ -208,7 +208,7 @@ def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
                     more = more and batch.more
                     yield batch.ended
         finally:
-            # The caller may stop here. What these have ended is told all the same.
+            # The caller may stop here. The ends so far are still reported.
             for left in running:
                 with suppress(SessionStoreUnavailable):
                     left.result()[1].send()

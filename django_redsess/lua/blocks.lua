@@ -18,7 +18,7 @@ local function is_blocked(user_id)
   return over_at > now
 end
 
--- What is kept in place of the words about a block that was lifted. Who keeps a copy of it may not know yet.
+-- Kept in place of the words about a block that was lifted: a site may still have a copy of the block.
 local lifted_mark = "\n"
 
 -- How long that is kept, if it is not known when the block would be over.

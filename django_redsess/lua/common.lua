@@ -1,4 +1,4 @@
--- What scripts of several files share. A script gets what it uses of this.
+-- Blocks that scripts of several files share. A script gets the blocks that it uses.
 
 -- `partition` among the KEYS of a script stands for all these: login expire recent guests online_user online_user_of
 -- viewed_by ended_of wake totals addresses guests_addresses blocked. A user id is appended to online_user_of, a sid to
@@ -144,12 +144,12 @@ end
 
 -- The only way out: sessions are taken out of every key.
 
--- What has ended in this script, for with_ended: for each reason, the reason, how many, and whom.
+-- The sessions that this script has ended, for with_ended: for each reason, the reason, how many, and whose.
 local ended = {}
 
 -- The reply of every script that may end sessions: its own result, its time, and what has ended. That is for each
 -- reason: the reason; how many; and one text with sid (20 bytes), length of the user id (1 byte) and user id of each.
--- Where there is a user, login time and last seen follow (6 bytes each). The text is empty where nobody asked for it.
+-- With a user, login time and last seen follow (6 bytes each). The text is empty if it was not asked for.
 local function with_ended(result)
   return { result, digits(now), unpack(ended) }
 end
@@ -195,7 +195,7 @@ local function sort_out(sids, named)
     batch = math.min(2 * batch, 16, math.floor((BYTES_MAX - size) * count / math.max(size, 1)))
   end
   local guests_there = #of_guests
-  -- Whose record can't be read may be in any list.
+  -- A session whose record can't be read may be in any list.
   for _, sid in ipairs(unknown) do
     members[#members + 1], of_guests[#of_guests + 1] = sid, sid
   end
@@ -309,7 +309,7 @@ local function count_view(item, items_max)
   redis.pcall("HINCRBY", totals, "views", string.format("%.0f", -views))
 end
 
--- What a session viewed. The script's KEYS have `popularity`, or nil if another partition counts the item's views.
+-- The items that a session viewed. The script's KEYS have `popularity`, or nil if another partition counts the item's views.
 
 -- Record that a session viewed an item, and count the view. A session keeps its newest `keep` items.
 local function record_view(sid, item, keep, items_max)

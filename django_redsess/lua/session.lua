@@ -137,7 +137,7 @@ end
 -- ONCE: first
 -- seen_list is recent and the next three are given if there is a user; else it is guests. The record was made `at` that
 -- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "",
--- and then no list is given. With a guest's place, these three are given as seen_list, and not used. `limit` and
+-- and then no list is given. A guest with a place has `guests` for the three lists before `places`, unused. `limit` and
 -- `full_at` are as in above_limit: `create` must be asked where one of the user's sessions may have to end, or the user
 -- is or was blocked.
 -- Reply: 1. Or nothing is written: 0 if `create` must be asked, which a repetition is told, too; or as text the time

@@ -1,4 +1,4 @@
--- What sessions viewed, and how often items were viewed.
+-- The items that sessions viewed, and how often.
 
 -- About how many bytes one item takes, in what a session viewed and in what all viewed.
 local entries_of_item = 300

@@ -2,7 +2,7 @@
 Blocks: users who may not sign in for a time.
 
 A block is in the user's home partition. The scripts that add a session, or give one to another user, look there. So no
-session of a blocked user begins, whatever signs in. A sign-in asks before, so that it is refused before a view goes on.
+session of a blocked user begins, by any way of signing in. A sign-in also asks first, before its view goes on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Block(NamedTuple):
     A user who may not sign in.
 
     ``user_id`` is the primary key as text. ``until`` is when the block is over, an aware datetime. ``message`` is what
-    the user is told, or ``""``. ``by`` is the primary key of who has blocked the user, as text; ``""`` if not known.
+    the user is told, or ``""``. ``by`` is the primary key, as text, of the user who set the block; ``""`` if not known.
     """
 
     user_id: str
@@ -116,7 +116,7 @@ def page(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
     """
     Read blocks of all users, those that are over first: at most ``limit``, after skipping ``offset``.
 
-    Beside each is whether this site has set it. If not, another program has written it.
+    Each comes with a bool: True if this site has set it. If not, another program has written it.
     """
     partitions = keyspace().partitions
 

@@ -17,8 +17,8 @@ bytes  content
 rest   the rest of the data, plain or as a stream. Place and rest are left out if the rest is ``{}``
 ====== =================================================================================================
 
-Where another serializer than Django's wrote the data, the byte ``NAMED``, the length of the serializer's dotted path
-(one byte) and that path come before.
+If another serializer than Django's wrote the data, three things come first: the byte ``NAMED``, the length of the
+serializer's dotted path (one byte), and that path.
 """
 
 from __future__ import annotations

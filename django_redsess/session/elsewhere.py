@@ -1,5 +1,5 @@
 """
-The other store while sessions move: what operations on many sessions have to do there, too.
+The other store while sessions move, and the operations on many sessions that reach it.
 
 An engine that moves sessions names it by its class attribute ``elsewhere``. Without one, nothing is asked.
 """
@@ -18,10 +18,10 @@ from django_redsess.transport.steps import Steps
 
 class EndedBefore(NamedTuple):
     """
-    Which sessions are over that began before now, or before ``latest`` (milliseconds of the server's clock).
+    An end of all sessions that began before now, or before ``latest`` (milliseconds of the server's clock).
 
-    Those of ``user_ids``; without these, of all ``users`` and of ``guests``. The sids ``keep`` and the sessions of
-    ``keep_users`` stay.
+    It is for the sessions of ``user_ids``. If these are None, it is for those of all ``users``, of ``guests``, or both.
+    The sids ``keep`` and the sessions of ``keep_users`` stay.
     """
 
     user_ids: Sequence[str] | None
@@ -41,22 +41,22 @@ class Watched(NamedTuple):
 
 
 class Elsewhere(Protocol):
-    """What the engine's operations ask of the other store."""
+    """The questions of the engine's operations to the other store."""
 
     @property
     def name(self) -> str:
-        """What pages and commands call it. ``""`` if no session is there."""
+        """The name of the store for pages and commands. ``""`` if no session is there."""
 
     def stores(self) -> Sequence[Store | None]:
         """
         Return the stores of this engine: first the one from which sessions move. None stands for that of the settings.
 
-        Operations on many sessions are done in each, in this order: what is about to move must not come behind. Of
-        other engines, nobody can list whose the sessions are.
+        Operations on many sessions are done in each, in this order: a session that moves meanwhile must be met. The
+        store of another engine is not among them: its sessions can't be listed by user.
         """
 
     def end_before(self, which: EndedBefore) -> Steps[None]:
-        """Note which sessions of another engine are over."""
+        """Note the end of sessions of another engine, as :class:`EndedBefore` describes them."""
 
     def end(self, sids: Sequence[str]) -> Steps[None]:
         """Note that the sessions of another engine with these sids are over."""

@@ -1,4 +1,4 @@
-"""What a session object knows of its session, and what it still has to do."""
+"""The state of a session object: its knowledge of the stored session, its pending work, and its keys."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Visit:
 
 class Cookie(NamedTuple):
     """
-    What this request knows about the session that the cookie names.
+    The session that the cookie names, as far as this request knows it.
 
     - ``notice``: why the session is gone, as a notice to its user
     - ``late``: the session has another key now, which this request does not know
@@ -66,7 +66,7 @@ class Cookie(NamedTuple):
 
 class Known(NamedTuple):
     """
-    What is stored, as far as this object knows from its last load or save.
+    The stored session, as far as this object knows it from its last load or save.
 
     ``record`` is None if no record is known. A save writes only over a record that has this ``revision``. An empty
     revision fits any record: then the save replaces data that were not loaded. ``due`` is the deadline in milliseconds,
@@ -93,7 +93,7 @@ class Pending(NamedTuple):
 
     - ``sign_in``: store a new login time, and enforce the limit
     - ``rotates_from``: move the session from this old key to its new one
-    - ``ends_copies``: the new key is given so that copies of the old cookie end: who watches with one is not to go on
+    - ``ends_copies``: sockets and streams that watch the session under its old key close: see ``end_copies()``
     - ``own_key``: create the session under this key, which is new and certainly unused
     - ``item``: record that the visitor views this item; without a save, the middleware does so
 
@@ -120,7 +120,7 @@ NOTHING_PENDING = Pending()
 
 
 class SessionState(SessionBase):
-    """What a session object knows of its session, and what it still has to do."""
+    """The state of a session object: its knowledge of the stored session, its pending work, and its keys."""
 
     visit: Visit | None = None
     """The request that opened the session. None in a shell or a command."""

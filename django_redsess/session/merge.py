@@ -20,9 +20,9 @@ def same(one: Any, other: Any, *serializers: Any) -> bool:
     Return whether two values have the same content: whether one of ``serializers`` writes the same bytes for both.
 
     The ``==`` of an object may say anything, or raise. So only plain values are compared by it, and only within one
-    type. (In Python, ``1 == 1.0 == True``.) Lists, tuples, dicts and sets are compared by what is in them: pickle
-    writes other bytes if the same text is there twice as one object or as two, or if a set has another history. The
-    order of a dict or set is no content.
+    type. (In Python, ``1 == 1.0 == True``.) Lists, tuples, dicts and sets are compared item by item, since pickle is no
+    help: its bytes depend on whether equal texts are one object, and on a set's history. The order of a dict or set
+    does not count.
     """
     kind = type(one)
     if kind is not type(other):

@@ -17,7 +17,7 @@ from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Plain, Steps
 
 MESSAGE_KEY = "_redsess_message"
-"""Where the data of a session have the message, until a request shows it."""
+"""The key of the message in the data of a session, until a request shows it."""
 
 USERS_MAX = 200
 """The most users that are told of one call that ends sessions."""
@@ -53,7 +53,7 @@ def deliver(sid: str, user_id: str, message: bytes) -> Steps[None]:
     home = keyspace().of_user(user_id)
     # The user is signed in, even if this fails.
     with suppress(SessionStoreUnavailable):
-        # In this order, what fails in between is told twice, and not never.
+        # In this order: after a failure in between, the user is told twice, but never not at all.
         yield from _put(sid, user_id, message.decode(errors="replace")[:MESSAGE_MAX])
         yield from Plain(home, "message", packing.command("DEL", home.message_of(user_id)), 1, list)
 
@@ -70,7 +70,7 @@ def _leaving(partition: Partition, user_ids: list[str], message: str) -> Plain[l
             for user_id, reply in zip(user_ids, replies, strict=False)
         ]
 
-    # A full server refuses to store it. The sessions are told all the same.
+    # A full server refuses to store the message for the next sign-in. The sessions still get it.
     return Plain(partition, "message", b"".join(lists + stored), 2 * len(user_ids), found, needed=len(user_ids))
 
 

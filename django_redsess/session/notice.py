@@ -1,8 +1,8 @@
 """
-What the browser of an ended session is told: why it is gone, and the message.
+The notice that the browser of an ended session gets: why it is gone, and the message.
 
-Whoever has the cookie of the ended session is told by its note: that may be a thief. The user's other sessions, or the
-next sign-in, get a message: see :mod:`django_redsess.session.messages`.
+The note of the session tells it to the holder of the cookie, who may be a thief. The user's other sessions, or the next
+sign-in, get a message: see :mod:`django_redsess.session.messages`.
 """
 
 from __future__ import annotations

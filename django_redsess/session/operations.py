@@ -49,7 +49,7 @@ class Stored(NamedTuple):
     """
     The sessions of a partition: how many are ``due``, signed in (``recent``), and ``guests``.
 
-    ``message`` is the one that waits for who signs in, or None.
+    ``message`` waits for the user who signs in. None if there is none.
     """
 
     due: int
@@ -62,7 +62,7 @@ def counting(partition: Partition, user_id: str = "") -> tuple[Callable[[int], b
     """
     Return a function that packs these commands for a time of the server, and their number.
 
-    ``user_id`` is who signs in, or ``""``.
+    ``user_id`` is the user who signs in, or ``""``.
     """
     packed = _counting(partition)
     if not user_id:
@@ -91,13 +91,13 @@ TIME_MAX = 2.0**52
 
 
 class Touch(StrEnum):
-    """What a read writes about the session."""
+    """The times that a read writes about the session."""
 
     NOTHING = ""
     SEEN = "seen"
-    """That the session was seen. For a passive request."""
+    """The last-seen time. For a passive request."""
     ACTIVE = "active"
-    """That the session was seen, and a later deadline if the settings move it. For an active request."""
+    """The last-seen time, and a later deadline if the settings move it. For an active request."""
 
 
 class Loaded(NamedTuple):
@@ -198,7 +198,7 @@ def probe() -> Steps[None]:
     sessions may run their commands. The first server that fails raises what :class:`Plain` raises.
     """
     space, asking = keyspace(), scripts.PERMISSIONS
-    # Where nothing may be counted, sessions are stored all the same.
+    # HINCRBY only counts. Without its permission, sessions are still stored.
     wanted = [name for name in scripts.commands_of(scripts.CHANGE, scripts.ADD) if name != "HINCRBY"]
 
     def commands(number: int, at: int) -> bytes:
@@ -269,7 +269,7 @@ def was_guest(note: str) -> bool:
 
 
 def is_followed(note: str) -> bool:
-    """Return whether who watches a session that got another key is to watch it under the new one."""
+    """Return whether sockets that watch a session that got another key go on under the new one."""
     return bool(rotated_to(note)) and "follow" in note.split(" ")[2:]
 
 
@@ -303,15 +303,15 @@ AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
 
 class Saving(NamedTuple):
     """
-    What a save writes.
+    The content of a save.
 
     ``record`` was made by the time ``at``. ``due`` is the deadline. Both are milliseconds of the server's clock. With
     ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
     request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
     enforced only when a session is created or gets another key. ``address_score`` is what becomes of the session's
     entry in the index of addresses: see :mod:`django_redsess.session.address_index`. ``name`` is what observers are
-    told, if not the task of the script. With ``follows``, who watches the session under its old key goes on under the
-    new one.
+    told, if not the task of the script. With ``follows``, sockets that watch the session under its old key go on under
+    the new one.
     """
 
     record: bytes
@@ -537,9 +537,9 @@ class Ending(NamedTuple):
     """
     How sessions are ended. An end with a ``reason`` of None is not reported: nobody has used these sessions.
 
-    ``message`` is for the users of these sessions. Sessions that began after ``latest`` (milliseconds of the server's
-    clock) stay, and so do those not seen ``since``, the sids ``kept_sids``, and the sessions of ``kept_users``. ``by``
-    is the user whose request ends them, ``""`` if none does.
+    ``message`` is for the users of these sessions. These sessions stay: those that began after ``latest`` (milliseconds
+    of the server's clock), those not seen ``since``, the sids ``kept_sids``, and those of ``kept_users``. ``by`` is the
+    user whose request ends them, ``""`` if none does.
     """
 
     reason: Reason | None = None

@@ -114,7 +114,7 @@ def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -
     try:
         outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
     except SessionStoreUnavailable:
-        # Nobody gets the new key. Another node, or one that only refuses, may still end the session under it.
+        # The browser does not get the new key. A server that can be reached may still end the session under it.
         if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
             with suppress(SessionStoreUnavailable):
                 yield from operations.end([sid], Ending())
@@ -235,7 +235,7 @@ class SaveAttempts:
         return saving, Known(record, revision_of(packed), due)
 
     def _is_followed(self, user_id: str) -> bool:
-        """Tell whether who watches the session under its old key goes on: nothing says that copies of it are to end."""
+        """Tell whether sockets that watch the session under its old key go on: no reason to end copies is known."""
         base = self._base
         if self.session.pending.ends_copies or base is None or base.user_id != user_id:
             return False
@@ -323,7 +323,7 @@ class SaveAttempts:
         base = data_of(known.record) if known.record else {}
         by = (serializer, named(known.record.serializer)()) if known.record else (serializer,)
         mine = serializer.loads(serializer.dumps(data))
-        # Another serializer may have written the base: what is still as it was loaded is no change.
+        # Another serializer may have written the base: a value that is as it was loaded is no change.
         mine |= {key: value for key, value in base.items() if key in data and same(data[key], value, *by)}
         merged = merge(base, mine, theirs, *by)
         # An unchanged value stays the same object, because the request's code may hold a reference to it.

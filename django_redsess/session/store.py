@@ -40,13 +40,13 @@ class SessionStore(SessionState):
     Django's session API for sessions in Redis.
 
     Each pair, such as ``save`` and ``asave``, shares its work as steps. ``run`` drives the steps, and ``arun`` awaits
-    them. ``save`` first tries a short way without steps, which most saves can go.
+    them. ``save`` first tries the short way without steps, which is enough for most saves.
     """
 
     elsewhere: ClassVar[Elsewhere | None] = None
     """The other store, in an engine that moves sessions."""
     let_in = ""
-    """The user whose sign-in this object has asked about, and who was not blocked."""
+    """The id of a user whom this object has found not blocked, at a sign-in."""
 
     @property
     def ended(self) -> Notice | None:
@@ -252,7 +252,7 @@ class SessionStore(SessionState):
         self.take_note(loaded, (yield from operations.note_of(loaded.sid)))
 
     def take_note(self, loaded: Loaded, note: str) -> None:
-        """Take from the ``note`` of a session that is gone what its visitor is to know, and drop the key."""
+        """Drop the key of a session that is gone, and keep what its ``note`` tells the visitor."""
         note = note or loaded.expired_note
         self._session_key = None
         found = notice.read(note)
@@ -357,8 +357,8 @@ class SessionStore(SessionState):
         """Store a new session with the data that this object holds, under a new key."""
         data = yield from self.opening(no_load=True)
         if self.cookie.late and not user_of(data) and not self.cookie.was_guest:
-            # The browser already has a newer cookie. The cookie of a new session would replace it. With a guest's, who
-            # signed in may be somebody else: the one who has planted it here, or in whose browser it was planted.
+            # The browser already has a newer cookie, which the cookie of a new session would replace. But an old
+            # cookie of a guest is no proof: it may be planted, and then another visitor has signed in with it.
             raise UpdateError
         while True:
             self.give_key(user_of(data))
@@ -391,7 +391,7 @@ class SessionStore(SessionState):
         reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
         if is_own:
             if self.known.record is not None and self.visit is not None and self.visit.on_notice:
-                # Who signs in next may be another user. A message that the session had is not for that one.
+                # The next sign-in may be another user's. A message of this session is not for that user.
                 self.visit.on_notice(None)
             # Until a rotation is saved, the session is stored under its old key.
             session_key = pending.rotates_from or self.session_key
@@ -399,8 +399,8 @@ class SessionStore(SessionState):
             self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
         if session_key is None or not self._validate_session_key(session_key):
             return
-        # Another request may have rotated the loaded session. Then the session under the new key must end. If it was a
-        # guest's, somebody else may have signed in with the same cookie. That session stays.
+        # Another request may have rotated the loaded session. Then the session under the new key must end, too. But
+        # if it was a guest's, another visitor may have signed in with the same cookie: that session stays.
         follow = is_own and self.known.record is not None and bool(self.known.record.user_id)
         yield from operations.end([sid_of(session_key)], Ending(reason), follow=follow)
 

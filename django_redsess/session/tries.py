@@ -16,9 +16,10 @@ from django_redsess.transport.steps import Call, Plain
 
 def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, counts: bool = True) -> Call[int]:
     """
-    Count a try before it is made. Return how many were left, this one among them; 0: it may not be made.
+    Count a try before it is made. Return how many were left, including this one. 0: the try may not be made.
 
-    A try counts for so many ``seconds``. One that may not be made is not counted. Without ``counts``, none is.
+    A try counts for this number of ``seconds``. A try that may not be made is not counted. Without ``counts``, this
+    one is not counted either.
     """
     partition, script = keyspace().of_user(user_id), scripts.COUNT_TRY
     # The server takes no lifetime of 0.

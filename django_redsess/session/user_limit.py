@@ -49,8 +49,8 @@ class Limit(NamedTuple):
     """
     The maximum number of a user's sessions, and what a sign-in above it does: see ``SESSION_LIMIT_POLICY``.
 
-    In a partition that has ``full_at`` signed-in sessions, the sign-in ends another session of its user, so that nobody
-    else's goes. None: it does not. ``is_built_in`` is True if the site sets no limit for the user.
+    In a partition that has ``full_at`` signed-in sessions, the sign-in ends another session of the same user, so that
+    no other user loses one. None: it ends none. ``is_built_in`` is True if the site sets no limit for the user.
     """
 
     maximum: int
@@ -100,7 +100,7 @@ def limit_of(user: AbstractBaseUser | None) -> Limit | None:
 
 def limit_at_sign_in(user: AbstractBaseUser | None) -> Limit | None:
     """
-    Return what a sign-in of ``user`` enforces: the user's limit, else the ceiling. None within :func:`without_limit`.
+    Return the limit of a sign-in of ``user``: the user's own, else the ceiling. None within :func:`without_limit`.
 
     Raises as :func:`limit_of` does.
     """
@@ -112,9 +112,9 @@ def limit_at_sign_in(user: AbstractBaseUser | None) -> Limit | None:
 
 def limit_without_login() -> Limit | None:
     """
-    Return what a save enforces that has a user of whom no sign-in has told: Channels' ``login()`` has no request.
+    Return the limit of a save with a user whose sign-in sent no signal: Channels' ``login()`` has no request.
 
-    It is the same as at a sign-in, where ``MAX_SESSIONS_PER_USER`` is an integer. A function needs the user's object,
+    It is the limit of a sign-in if ``MAX_SESSIONS_PER_USER`` is an integer or None. A function needs the user's object,
     which is not known here: then it is the ceiling.
     """
     return ceiling() if isinstance(conf.MAX_SESSIONS_PER_USER, str) else limit_at_sign_in(None)

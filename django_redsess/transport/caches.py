@@ -117,7 +117,7 @@ def urls_of(entry: Mapping[str, Any]) -> list[Any]:
     """
     Return the addresses in ``LOCATION``, of which the first is the master's, as redis-py writes them.
 
-    What is no text is returned as it is, and None for an empty ``LOCATION``.
+    An entry that is no text is returned as it is. An empty ``LOCATION`` gives None.
     """
     location, backend = entry.get("LOCATION"), backend_of(entry)
     if isinstance(location, str):

@@ -27,7 +27,7 @@ FORMAT = b"4"
 
 
 class Found(NamedTuple):
-    """What a key ``meta`` says: partitions and format, each ``""`` if it is missing; if it knows one of our keys."""
+    """A key ``meta``: partitions and format, each ``""`` if it is missing, and whether it knows one of our keys."""
 
     partitions: str
     format: str

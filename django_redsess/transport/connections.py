@@ -36,7 +36,7 @@ def pool() -> Any:
     Return what sessions use to connect: a pool with the settings of the alias, or its cluster.
 
     ``pool().of(tag)`` is the pool of the server that has a partition. django-redis has one pool for each address in a
-    process, and so have sessions. Of the other backends, sessions have one for equal settings.
+    process, and so have sessions. With the other backends, sessions have one pool for equal settings.
     """
     global _pool
     if (other := other_store()) is not None:

@@ -1,5 +1,5 @@
 """
-What event loops connect with: redis-py's asynchronous pools, with the class and the options of those of threads.
+The connections of event loops: redis-py's asynchronous pools, with the class and the options of those of threads.
 
 redis-py has each class twice. Which options a class takes is read from its own signatures, so those that a later
 redis-py brings reach both.
@@ -24,10 +24,10 @@ OF_ONE_HALF = frozenset(
         *("command_packer", "encoder_class", "parser_class", "redis_connect_func", "retry"),
         # Event loops repeat nothing by redis-py: this app does, once.
         *("retry_on_error", "retry_on_timeout"),
-        # What a pool shares with its own connections.
+        # Shared by a pool and its own connections.
         *("connection_pool", "event_dispatcher", "himport_registry"),
         *("maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler"),
-        # What a pool notes while its server is being moved.
+        # Noted by a pool while its server is being moved.
         *("maintenance_state", "maintenance_notification_hash"),
         *("orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout"),
     )

@@ -44,7 +44,7 @@ except ImportError:  # None is installed, or one that does not know them.
 
 
 class Line(NamedTuple):
-    """What lies beneath an open connection: its socket, redis-py's parser with hiredis, hiredis' reader, a buffer."""
+    """The parts of an open connection: its socket, redis-py's parser with hiredis, hiredis' reader, a buffer."""
 
     sock: Any
     parser: Any
@@ -54,7 +54,7 @@ class Line(NamedTuple):
 
 class LoopLine(NamedTuple):
     """
-    What lies beneath an open connection of an event loop.
+    The parts of an open connection of an event loop.
 
     ``at_eof`` tells whether the server has closed it. ``write`` is None for a connection that redis-py looks after
     before it writes. ``parser`` and ``reader`` are None without hiredis.
@@ -89,7 +89,7 @@ def loop_line_of(connection: Any) -> LoopLine | None:
 def socket_of(connection: Any) -> Any:
     """Return the socket of an open connection; None if it is not known."""
     sock = getattr(connection, "_sock", None)
-    # What only acts as a socket, as in fakeredis, has neither its methods nor its replies.
+    # An object that only acts as a socket, as in fakeredis, has neither the methods nor the replies.
     return sock if isinstance(sock, socket.socket) else None
 
 
@@ -225,10 +225,10 @@ def _leave_master(connections: Any, answers: list[Any]) -> bool:
 
 def send(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
     """
-    Send ``packed`` on one of the ``connections`` of a pool, and return so many replies.
+    Send ``packed`` on one of the ``connections`` of a pool. Return its replies; ``replies`` is their number.
 
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
-    its ConnectionError and TimeoutError. It raises nothing for what is sent ``then``.
+    its ConnectionError and TimeoutError. A failure of the commands that ``then`` sends raises nothing.
     """
     pooled = connections.take()
     connection, answers = pooled.connection, list[Any]()

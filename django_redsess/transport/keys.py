@@ -267,7 +267,7 @@ class Keyspace:
     @property
     def agreement(self) -> Partition:
         """
-        What names the key ``meta`` that decides: the only partition, or none of several.
+        The partition whose key ``meta`` decides: the only one. With several partitions, it is none of them.
 
         Its name does not depend on ``count``. Each of several partitions has a copy of that key.
         """

@@ -44,7 +44,7 @@ logger = logging.getLogger("django_redsess")
 
 class _Outage:
     """
-    What this process knows of an outage, so that it is logged once when it begins and once when it is over.
+    An outage, as far as this process knows. It is logged once when it begins and once when it is over.
 
     The names that met it are kept: each is that of a script, or of a pipeline of plain commands. With
     ``only_the_same``, the outage is over when one of those names works; without, when any name does. With
@@ -97,7 +97,7 @@ class _Outage:
 
 class Outages:
     """
-    What this process knows of the outages of one server.
+    The outages of one server, as far as this process knows.
 
     In a cluster, it is one node, or a hash slot that is moving. The log names it by ``name``, as in ``node 10.0.0.1``.
     """
@@ -160,7 +160,7 @@ def _unavailable(message: str, error: Exception, *, lasts: bool) -> SessionStore
 def _is_outage(error: RedisError) -> bool:
     if isinstance(error, UNREACHABLE):
         return True
-    # Where redis-py has a class for an error code, it takes the code off the message.
+    # redis-py takes the code of an error off the message if it has a class for that code.
     return isinstance(error, ResponseError) and (
         str(error).startswith(REFUSALS)
         or isinstance(

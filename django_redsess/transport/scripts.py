@@ -1,7 +1,7 @@
 """The Lua scripts, read once from ``lua/``.
 
-What stands in a file above its first script are blocks that all scripts share, with blank lines between them. A script
-begins with a line that names it, and goes on to the next such line::
+A file begins with blocks that all scripts share, with blank lines between them. Then come its scripts. A script begins
+with a line that names it, and goes on to the next such line::
 
     --- name: What it does.
     -- KEYS: partition popularity?
@@ -16,7 +16,7 @@ out, with all behind it. ``ONCE`` are arguments for what must not happen twice: 
 them out. ``partition`` stands for :data:`PARTITION`.
 
 A script gets the blocks that define a name which it uses, or which such a block uses: nothing else needs to be said.
-What a block uses stands above it, in its own file or in an earlier one of :data:`FILES`.
+A block uses only blocks above it, in its own file or in an earlier one of :data:`FILES`.
 
 A new script is a place in a file, a line below, and a test in ``tests/lua``.
 """
@@ -87,7 +87,7 @@ def linked(text: str, shared: Sequence[Block]) -> str:
     # Arguments come behind the blocks, so that no name in a block hides one.
     script = Block(_locals("ARGV", declares(text, "ARGV") + declares(text, "ONCE"), body.words) + body.text)
     words, kept = script.words, ""
-    # What a block uses stands above it. So one look at each, from the last on, tells whether it is used.
+    # A block uses only blocks above it. So one look at each, from the last on, tells whether it is used.
     for block in reversed(shared):
         if block.names & words:
             words, kept = words | block.words, f"{block.text}\n\n{kept}"
@@ -103,7 +103,7 @@ def _locals(table: str, declared: Declared, used: set[str]) -> str:
         place += 1
         if kind == "list":
             lines += f"local {name}, last_of_{name} = list_at({base}{place})\n"
-            # What comes behind it has no fixed place.
+            # The arguments behind a list have no fixed place.
             base, place = f"last_of_{name} + ", 0
         elif name in used:
             lines += f"local {name} = {forms.get(kind, table + '[{}]').format(f'{base}{place}')}\n"

@@ -103,7 +103,7 @@ class Step(Generic[T]):
 
 @dataclass(slots=True)
 class SendSignals:
-    """What has begun or ended, of which the receivers of the signals are told."""
+    """Sessions that have begun or ended, for the receivers of the signals."""
 
     events: Collection[signals.Event]
 
@@ -252,7 +252,7 @@ class Call(Step[T]):
         reply, replies = yield from attempts.run(tag, self.script, self.keys, self.args, self.once, along, self.name)
         result = yield from self.finished(reply, () if self.before is None else (replies,))
         if tag not in server.agreed:
-            # The server did not know the script: it may have lost its data. Nobody else is to be the first to write.
+            # The server did not know the script: it may have lost its data. This process must be the first to write.
             with suppress(SessionStoreUnavailable):
                 yield from compatibility.agree([self.partition])
         return result

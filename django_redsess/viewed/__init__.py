@@ -311,7 +311,7 @@ def reset(*items: str | int) -> int:
     """
     Set the view counts of these items back to 0. Return how many views were removed.
 
-    What each session viewed stays. Raises ValueError if an item can't be an id. Then no count changes.
+    The lists of the sessions stay. Raises ValueError if an item can't be an id. Then no count changes.
     """
     return drive(_removed(popularity.reset([item_id(item) for item in items])))
 
