@@ -16,9 +16,9 @@ import pytest
 
 
 def _store() -> Iterator[str]:
-    from django_redsess.testing import Store
+    from django_redsess.testing import OwnStore
 
-    with closing(Store.within().open()) as store:
+    with closing(OwnStore.within().open()) as store:
         yield store.prefix
 
 

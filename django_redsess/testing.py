@@ -59,7 +59,7 @@ def own_store() -> Iterator[str]:
     by the test do not change the prefix. Yields the prefix. What is stored outside is not seen inside, and is there
     again afterwards.
     """
-    with closing(Store().open()) as store:
+    with closing(OwnStore().open()) as store:
         yield store.prefix
 
 
@@ -93,7 +93,7 @@ def travel(to: float | timedelta | datetime) -> Iterator[None]:
         _announce()
 
 
-def _milliseconds_to(to: float | timedelta | datetime, store: Store) -> int:
+def _milliseconds_to(to: float | timedelta | datetime, store: OwnStore) -> int:
     if isinstance(to, datetime):
         if to.utcoffset() is None:
             raise ValueError(f"travel() needs a datetime with a zone: {to!r}")
@@ -116,21 +116,21 @@ class SessionStoreMixin(_TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.addClassCleanup(Store.within().open().close)
+        cls.addClassCleanup(OwnStore.within().open().close)
         super().setUpClass()
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
         # Not in setUp(), which a test case may override. The first cleanup that is added is the last that is done.
         # A test that is skipped does no cleanups.
-        with closing(Store.within().open()) as store:
+        with closing(OwnStore.within().open()) as store:
             self.addCleanup(store.close)
             return super().run(result)
 
 
-class Store:
+class OwnStore:
     """A store of tests. Its prefix is made here, so nothing else on the server can be meant. Private."""
 
-    def __init__(self, outer: Store | None = None, kept: Kept | None = None):
+    def __init__(self, outer: OwnStore | None = None, kept: Kept | None = None):
         self.prefix: str = outer.prefix if outer else f"test-{uuid4().hex}"
         # What is put back in the end.
         self.kept = kept or {}
@@ -144,7 +144,7 @@ class Store:
         return self.is_asked or self.prefix in _folder.used()
 
     @classmethod
-    def within(cls) -> Store:
+    def within(cls) -> OwnStore:
         """Return a store that begins with the sessions of the open one, if any, and in the end restores them."""
         # A worker that was forked has the stores of its parent, as all other workers have.
         if (own := _own()) and ((outer := own[-1]).is_used or outer.kept):
@@ -153,7 +153,7 @@ class Store:
                 return cls(outer, kept)
         return cls()
 
-    def open(self) -> Store:
+    def open(self) -> OwnStore:
         if own := _own():
             self.moved_ms = own[-1].moved_ms
         else:
@@ -233,7 +233,7 @@ class _Stores(_Result):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._class: type | None = None
-        self._of_class = self._of_test = self._between = Store().open()
+        self._of_class = self._of_test = self._between = OwnStore().open()
 
     def startTest(self, test: unittest.TestCase) -> None:
         if isinstance(test, SessionStoreMixin):
@@ -245,7 +245,7 @@ class _Stores(_Result):
             if self._of_class is not self._between:
                 self._of_class.close()
             self._class, self._of_class = type(test), self._between
-        self._of_test = Store.within().open()
+        self._of_test = OwnStore.within().open()
         super().startTest(test)
 
     def stopTest(self, test: unittest.TestCase) -> None:
@@ -256,7 +256,7 @@ class _Stores(_Result):
         except Exception:
             self.addError(test, sys.exc_info())
         super().stopTest(test)
-        self._between = Store().open()
+        self._between = OwnStore().open()
 
 
 class _WorkersResult(_Stores, RemoteTestResult):
@@ -290,7 +290,7 @@ class SessionStoreRunnerMixin(_Runner):
     def setup_test_environment(self, **kwargs: Any) -> None:
         """Open a store for what happens outside of tests."""
         super().setup_test_environment(**kwargs)
-        Store().open()
+        OwnStore().open()
 
     def teardown_test_environment(self, **kwargs: Any) -> None:
         """Remove the keys of all stores that are still open."""
@@ -336,7 +336,7 @@ class _Folder:
         with suppress(SessionStoreUnavailable):
             for prefix in self.used():
                 # A server may have written after the test.
-                store = Store()
+                store = OwnStore()
                 store.prefix = prefix
                 store.empty()
         rmtree(self._path)
@@ -355,11 +355,11 @@ class _Folder:
 
 _folder = _Folder()
 
-_opened: list[Store] = []
+_opened: list[OwnStore] = []
 """The stores that are open, the one that is used last."""
 
 
-def _own() -> list[Store]:
+def _own() -> list[OwnStore]:
     """Return the stores that this process has opened. One that was forked leaves those of its parent."""
     return [store for store in _opened if store.pid == os.getpid()]
 

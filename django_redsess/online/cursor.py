@@ -21,7 +21,7 @@ class Place(NamedTuple):
 
 def after(
     session_filter: listing.SessionFilter, place: Place | None, limit: int, *, by_seen: bool, latest_first: bool
-) -> Steps[tuple[list[listing.Row], Place | None]]:
+) -> Steps[tuple[list[listing.ListRow], Place | None]]:
     """
     Read up to ``limit`` sessions that come after ``place``, or the first ones. Return also the place of the last one.
 

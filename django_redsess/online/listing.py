@@ -122,7 +122,7 @@ class Counted(NamedTuple):
     at: int
 
 
-class Row(NamedTuple):
+class ListRow(NamedTuple):
     """A session as a list shows it. ``login_at`` is None for a guest. ``record`` is packed."""
 
     sid: str
@@ -133,7 +133,7 @@ class Row(NamedTuple):
     record: bytes
 
 
-Page = tuple[list[tuple[float, bytes]], int, list[Row]]
+Page = tuple[list[tuple[float, bytes]], int, list[ListRow]]
 """The entries, score and member; how many of them were looked up; and the rows that were found."""
 
 
@@ -185,13 +185,13 @@ def read_entries(
     ]
 
 
-def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[Row]]:
+def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[ListRow]]:
     """
     Look up sessions, in the order of ``sids``. Those that are gone are left out.
 
     Due ones are left out, too, unless ``due_too`` is set.
     """
-    script, found = scripts.FIND, dict[str, Row]()
+    script, found = scripts.FIND, dict[str, ListRow]()
     left = list(batches(sids))
     while left:
         calls = [
@@ -253,16 +253,16 @@ def _page(reply: list[Any], _: EndedSessions) -> Page:
     return found, count, [_row(row) for row in rows if is_sid(row[0].decode(errors="replace"))]
 
 
-def _found(reply: list[Any]) -> tuple[int, list[Row]]:
+def _found(reply: list[Any]) -> tuple[int, list[ListRow]]:
     dealt_with, *rows = reply
     return dealt_with, [_row(row) for row in rows]
 
 
-def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> Row:
+def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> ListRow:
     sid, login_at, seen_at, expires_at, item, record = row
     signed_in = time_of(login_at) if login_at else None
     newest_item = item.decode(errors="replace")
-    return Row(sid.decode(), signed_in, time_of(seen_at), time_of(expires_at), newest_item, record)
+    return ListRow(sid.decode(), signed_in, time_of(seen_at), time_of(expires_at), newest_item, record)
 
 
 def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
@@ -412,7 +412,7 @@ logger = logging.getLogger("django.security.SuspiciousSession")
 
 def page(
     session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
-) -> Steps[list[Row]]:
+) -> Steps[list[ListRow]]:
     """
     Read the sessions from rank ``first`` to rank ``last`` (inclusive), by last seen or by login time.
 
@@ -487,7 +487,7 @@ class Session:
     newest_item: str
 
 
-def sessions_of(rows: Iterable[Row], owners: Collection[str] | None = None) -> list[Session]:
+def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) -> list[Session]:
     """Return the sessions of ``rows``; of the lists of certain users, ``owners``, only those that are theirs."""
     found = []
     for sid, login_at, seen_at, expires_at, newest_item, packed in rows:

@@ -79,7 +79,7 @@ class Known(NamedTuple):
     gone: bool = False
 
 
-class SignIn(NamedTuple):
+class PendingSignIn(NamedTuple):
     """A user has signed in. Other sessions above ``limit`` end, or the sign-in is refused."""
 
     limit: Limit | None = None
@@ -103,7 +103,7 @@ class Pending(NamedTuple):
     - ``signs_out``: report the next end as a sign-out
     """
 
-    sign_in: SignIn | None = None
+    sign_in: PendingSignIn | None = None
     rotates_from: str | None = None
     own_key: str | None = None
     item: str = ""

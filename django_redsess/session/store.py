@@ -18,7 +18,7 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import blocks, deadlines, notice, operations
 from django_redsess.session.elsewhere import Elsewhere
-from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, SessionState, SignIn
+from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, PendingSignIn, SessionState
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Ending, Loaded, Outcome
@@ -302,7 +302,7 @@ class SessionStore(SessionState):
         user is new to this session, that save also enforces ``limit``. It ends other sessions of the user, or
         raises SessionLimitReached.
         """
-        self.pending = self.pending._replace(sign_in=SignIn(limit))
+        self.pending = self.pending._replace(sign_in=PendingSignIn(limit))
         user_id = self.loaded_user_id
         if user_id and self.session_key is not None:
             if self.pending.rotates_from is None:

@@ -26,7 +26,7 @@ FORMAT = b"4"
 """The first byte of each record. A store keeps it as its format."""
 
 
-class Found(NamedTuple):
+class StoredMeta(NamedTuple):
     """A key ``meta``: partitions and format, each ``""`` if it is missing, and whether it knows one of our keys."""
 
     partitions: str
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     knows_key: bool
 
 
-class Fault(NamedTuple):
+class Mismatch(NamedTuple):
     """Why a store does not suit this site, and what a person can do. ``about`` says what they differ in."""
 
     about: str
@@ -89,7 +89,7 @@ def ours(space: Keyspace) -> tuple[str, str]:
 
 def _ask(
     space: Keyspace, partitions: Sequence[Partition], *, begins: bool = True, takes_key: bool = False
-) -> Sends[list[Found]]:
+) -> Sends[list[StoredMeta]]:
     """Read the key ``meta`` of each partition, those on one server in one round trip."""
     (count, written), script, replies = ours(space), scripts.AGREEMENT, dict[int, Any]()
     known = fingerprints(space.prefix)
@@ -107,41 +107,41 @@ def _ask(
             of(partitions[number]).clock.learn(answer[3])
             replies[number] = answer
     return [
-        Found(count.decode(), written.decode(), bool(knows_key))
+        StoredMeta(count.decode(), written.decode(), bool(knows_key))
         for count, written, knows_key, _ in (replies[number] for number in range(len(partitions)))
     ]
 
 
-def _refuse(space: Keyspace, found: Sequence[Found]) -> None:
+def _refuse(space: Keyspace, found: Sequence[StoredMeta]) -> None:
     for each in found:
         if each.format and (fault := _fault(space, each)):
             raise ImproperlyConfigured(f"{fault.message} {fault.hint}")
 
 
-def fault_in(space: Keyspace, stored: Sequence[bytes | None]) -> Fault | None:
+def fault_in(space: Keyspace, stored: Sequence[bytes | None]) -> Mismatch | None:
     """Return what is wrong by the three fields of a key ``meta``; None if it is missing, or suits this site."""
     partitions, written, keys = ((value or b"").decode() for value in stored)
     knows_key = not keys or not set(keys.split()).isdisjoint(fingerprints(space.prefix))
-    return _fault(space, Found(partitions, written, knows_key)) if written else None
+    return _fault(space, StoredMeta(partitions, written, knows_key)) if written else None
 
 
-def _fault(space: Keyspace, there: Found) -> Fault | None:
+def _fault(space: Keyspace, there: StoredMeta) -> Mismatch | None:
     sessions, (count, written) = f"The sessions under the prefix {space.prefix!r}", ours(space)
     anew = "or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
     if there.format != written:
-        return Fault(
+        return Mismatch(
             "format",
             f"{sessions} are in format {there.format}, and this release reads and writes format {written} only.",
             f"Go on with the release that wrote them; {anew}",
         )
     if there.partitions != count:
-        return Fault(
+        return Mismatch(
             "partitions",
             f"{sessions} are spread over {there.partitions} partitions, and this site would look for {count}.",
             f"Set REDSESS['PARTITIONS'] back to {there.partitions}; {anew}",
         )
     if not there.knows_key:
-        return Fault(
+        return Mismatch(
             "secret key",
             f"{sessions} know another SECRET_KEY than this site's.",
             "If they are another site's, set another REDSESS['PREFIX'] here. If this site's key was replaced, put the "

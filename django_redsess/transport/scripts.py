@@ -55,7 +55,7 @@ Declared = list[tuple[str, str]]
 """Keys or arguments of a script: the name of each, and the word behind its colon, or ``...``, or ``?``; or ``""``."""
 
 
-class Block:
+class LuaBlock:
     """Some lines of Lua, the words in them, and the names that they define for what stands below."""
 
     def __init__(self, text: str) -> None:
@@ -65,12 +65,12 @@ class Block:
         self.names = set(defined.replace(",", " ").split())
 
 
-SHARED = list[Block]()
+SHARED = list[LuaBlock]()
 TEXTS = dict[str, str]()
 for _file in FILES:
     _shared, *_scripts = re.split(r"(?m)^--- (?=\w+: )", (FOLDER / f"{_file}.lua").read_text(encoding="utf-8"))
     # Lines within a function are indented.
-    SHARED += map(Block, re.split(r"\n\n(?=\S)", _shared.strip()))
+    SHARED += map(LuaBlock, re.split(r"\n\n(?=\S)", _shared.strip()))
     TEXTS |= {text.partition(":")[0]: f"-- {text.strip()}\n" for text in _scripts}
 
 
@@ -80,12 +80,12 @@ def declares(text: str, label: str) -> Declared:
     return re.findall(r"(\w+):?(\S*)", re.sub(r"\bpartition\b", PARTITION, words))
 
 
-def linked(text: str, shared: Sequence[Block]) -> str:
+def linked(text: str, shared: Sequence[LuaBlock]) -> str:
     """Return a script as the server gets it: below those blocks of ``shared`` that it uses."""
     header = "".join(takewhile(lambda line: line.startswith("--"), text.splitlines(keepends=True)))
-    body = Block(text[len(header) :])
+    body = LuaBlock(text[len(header) :])
     # Arguments come behind the blocks, so that no name in a block hides one.
-    script = Block(_locals("ARGV", declares(text, "ARGV") + declares(text, "ONCE"), body.words) + body.text)
+    script = LuaBlock(_locals("ARGV", declares(text, "ARGV") + declares(text, "ONCE"), body.words) + body.text)
     words, kept = script.words, ""
     # A block uses only blocks above it. So one look at each, from the last on, tells whether it is used.
     for block in reversed(shared):

@@ -133,9 +133,9 @@ def test_sessions_of_a_class_are_there_in_each_test_as_they_were(new_session, re
 
 
 def child(pipe: Any) -> None:
-    from django_redsess.testing import Store
+    from django_redsess.testing import OwnStore
 
-    pipe.send(Store.within().prefix)
+    pipe.send(OwnStore.within().prefix)
 
 
 def test_a_forked_worker_goes_on_with_no_store_of_its_parent(new_session) -> None:

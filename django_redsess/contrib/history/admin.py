@@ -97,9 +97,9 @@ class SignInAdmin(pages.ListAdmin):
         filters.ReasonFilter,
         filters.StateFilter,
         filters.DeviceFilter,
-        filters.BrowserFilter,
-        filters.SystemFilter,
-        filters.UserFilter,
+        filters.SignInBrowserFilter,
+        filters.SignInSystemFilter,
+        filters.SignInUserFilter,
     )
     empty_value_display = "-"
     fields = readonly_fields = ("who", "signed_in", "seen", "ended", "message", "sender", "user_agent")

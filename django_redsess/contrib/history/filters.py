@@ -128,7 +128,7 @@ class ReasonFilter(SimpleListFilter):
         return queryset.filter(reason=self.value()) if self.value() in {str(each) for each in REASONS} else queryset
 
 
-class ClientFilter(SimpleListFilter):
+class SignInClientFilter(SimpleListFilter):
     """Sign-ins with a browser, or with an operating system: one of ``names``."""
 
     names: Sequence[str] = ()
@@ -145,7 +145,7 @@ class ClientFilter(SimpleListFilter):
         raise NotImplementedError
 
 
-class BrowserFilter(ClientFilter):
+class SignInBrowserFilter(SignInClientFilter):
     title = gettext_lazy("browser")
     parameter_name = filters.BROWSER
     names = BROWSERS
@@ -154,7 +154,7 @@ class BrowserFilter(ClientFilter):
         return [f"{name} on {system}" for system in (*SYSTEMS, "ChromeOS")]
 
 
-class SystemFilter(ClientFilter):
+class SignInSystemFilter(SignInClientFilter):
     title = gettext_lazy("operating system")
     parameter_name = filters.SYSTEM
     names = SYSTEMS
@@ -176,7 +176,7 @@ class DeviceFilter(SimpleListFilter):
         return queryset.filter(is_new=True) if self.value() == "1" else queryset
 
 
-class UserFilter(filters.UserFilter):
+class SignInUserFilter(filters.UserFilter):
     """Sign-ins of some users. Links lead here."""
 
     def known(self, changelist: ChangeList) -> dict[str, Any]:

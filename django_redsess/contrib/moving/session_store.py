@@ -26,7 +26,7 @@ from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import Row, fill
 from django_redsess.session import blocks, deadlines, operations, user_limit
-from django_redsess.session.known import NOTHING_PENDING, Known, SessionState, SignIn, is_key
+from django_redsess.session.known import NOTHING_PENDING, Known, PendingSignIn, SessionState, is_key
 from django_redsess.session.merge import merge, same
 from django_redsess.session.operations import Loaded
 from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of, serialized, user_of
@@ -174,7 +174,7 @@ class SessionStore(OwnSessionStore):
         if user_of(late) != record.user_id:
             self._session_cache = late
             # That sign-in is over. Nothing can refuse it now.
-            self.pending = self.pending._replace(sign_in=SignIn(user_limit.ceiling()))
+            self.pending = self.pending._replace(sign_in=PendingSignIn(user_limit.ceiling()))
             yield from SaveAttempts(self, late).steps()
             return late
         if row is not None and not same(late, data, self.serializer()):

@@ -13,7 +13,7 @@ from django_redsess.transport.partitions import ask_each
 from django_redsess.transport.steps import Steps, drive, in_store
 
 
-class OtherStore:
+class OtherGrowingStore:
     """The store that ``MOVE_TO`` or ``MOVE_FROM`` describes."""
 
     @property

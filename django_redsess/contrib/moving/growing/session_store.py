@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_redsess.contrib.moving.growing.other_store import OtherStore
+from django_redsess.contrib.moving.growing.other_store import OtherGrowingStore
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.growing.transfer import move_all_of, transfer
 from django_redsess.contrib.moving.marks import COPIED
@@ -26,7 +26,7 @@ from django_redsess.transport.steps import Steps, T, in_store
 class SessionStore(PlainSessionStore):
     """Django's session API for sessions that are in one of two stores."""
 
-    elsewhere = OtherStore()
+    elsewhere = OtherGrowingStore()
     store: Store | None = None
     """The store in which this session is. None stands for the one that the settings describe."""
 
