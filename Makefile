@@ -18,7 +18,7 @@ test: .venv/installed-test  ## Run the tests to run before each change, in two t
 	@$(BIN)/pytest $(TOGETHER) -m "not slow" --hypothesis-profile=short $(ARGS)
 
 test-all: .venv/installed-test  ## Run all tests: the slow ones, browsers and a second kind of server too
-	@$(BIN)/pytest $(TOGETHER) $(ARGS)
+	@$(BIN)/pytest $(TOGETHER) -m "not combination" $(ARGS)
 
 test-clock: .venv/installed-test  ## Run tests that count hours or days around midnight, on 29 February and where summer time begins and ends
 	@set -e; for at in "2027-12-31 23:45 UTC" "2028-02-29 00:10 UTC" "2027-03-29 00:10 Europe/Berlin" "2027-10-31 23:45 Europe/Berlin"; do \

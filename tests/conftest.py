@@ -14,7 +14,9 @@ What all tests have. The fixtures are in tests/helpers/fixtures, those of one pa
 import os
 import signal
 from collections import defaultdict
+from collections.abc import Iterable
 from contextvars import copy_context
+from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck
@@ -76,36 +78,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Mark as slow those runs of a test whose parameters are all shown by other runs of it.
 
     Of a test for three policies, with one and four partitions, over WSGI and ASGI that leaves three runs of twelve:
-    each policy, number and way is seen in ``make test``, and all their combinations in ``make test-all``.
+    each policy, number and way is seen in ``make test``, and each pair of them in ``make test-all``. What shows no
+    other pair is marked as ``combination``.
 
     Mark as ``other_server`` as few runs on the server that is not the embedded one. ``fast`` is True for those of tests
-    that are not slow by themselves.
+    that are not slow by themselves. There, each parameter is seen once, and all else is a ``combination``.
     """
     runs: dict[str, list[pytest.Item]] = defaultdict(list)
     others: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        name = item.nodeid.partition("[")[0]
-        if hasattr(item, "callspec") and item.callspec.params.get("server", "valkey") != "valkey":
-            others[name].append(item)
-        elif hasattr(item, "callspec") and not item.get_closest_marker("slow"):
-            runs[name].append(item)
+        if hasattr(item, "callspec"):
+            of_embedded = item.callspec.params.get("server", "valkey") == "valkey"
+            (runs if of_embedded else others)[item.nodeid.partition("[")[0]].append(item)
     for each in runs.values():
-        for run in _without_enough(each):
+        for run in _without_enough([run for run in each if not run.get_closest_marker("slow")]):
             run.add_marker("slow")
+        first = [run for run in each if not run.get_closest_marker("slow")]
+        for run in _without_enough(each, together=2, taken=first):
+            run.add_marker("combination")
     for each in others.values():
         left = _without_enough(each)
         for run in each:
-            if run not in left:
-                # Each of them is marked as slow for its server, too.
-                run.add_marker(pytest.mark.other_server(fast=len(list(run.iter_markers("slow"))) == 1))
+            # Each of them is marked as slow for its server, too.
+            fast = len(list(run.iter_markers("slow"))) == 1
+            run.add_marker(pytest.mark.combination if run in left else pytest.mark.other_server(fast=fast))
 
 
-def _without_enough(runs: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the runs that are left when enough are taken to show each parameter once."""
+def _without_enough(
+    runs: list[pytest.Item], *, together: int = 1, taken: Iterable[pytest.Item] = ()
+) -> list[pytest.Item]:
+    """
+    Return the runs that are left when enough are taken to show each parameter once.
+
+    With ``together=2``, each pair of parameters is shown once. The runs in ``taken`` are taken first.
+    """
     # What a run shows: of each table of parameters (and each fixture with some) the row that it takes.
-    shown = {run: set(enumerate(run.callspec._idlist)) for run in runs}  # type: ignore[attr-defined]
-    unseen = set[tuple[int, str]]().union(*shown.values())
+    shown: dict[pytest.Item, set[tuple[tuple[int, str], ...]]] = {}
+    for run in runs:
+        rows = list(enumerate(run.callspec._idlist))  # type: ignore[attr-defined]
+        shown[run] = {chosen for count in range(1, together + 1) for chosen in combinations(rows, count)}
+    unseen = set[tuple[tuple[int, str], ...]]().union(*shown.values())
     left = list(runs)
+    for run in taken:
+        unseen -= shown[run]
+        left.remove(run)
     while unseen:
         best = max(left, key=lambda run: len(unseen & shown[run]))
         unseen -= shown[best]
