@@ -11,7 +11,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import include, path
+from django.urls import clear_url_caches, include, path
 
 from django_redsess import viewed
 from django_redsess.admin import OnlineSessionAdmin, filters
@@ -127,6 +127,7 @@ def test_the_columns_of_the_guide_are_shown(admin_client, users, new_session, se
     monkeypatch.setitem(admin.site._registry, OnlineSession, admin.site._registry[OnlineSession])
     exec(example, {"__name__": __name__})
     urlpatterns[:] = [path("admin/", admin.site.urls), path("", include("testproject.shop.urls"))]
+    clear_url_caches()
     settings.ROOT_URLCONF = __name__
     session = new_session(str(users["alice"].pk), basket=text_of(5000))
     viewed.record(session, "kite")

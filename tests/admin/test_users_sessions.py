@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import path
+from django.urls import clear_url_caches, path
 
 from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
 from django_redsess.models import OnlineSession
@@ -52,6 +52,7 @@ urlpatterns: list[Any] = []
 def kind(request: pytest.FixtureRequest, settings: Any) -> type[UserSessionsMixin]:
     """Each way to use the mixin, on a site of its own."""
     urlpatterns[:] = [path("admin/", SITES[request.param].urls)]
+    clear_url_caches()
     settings.ROOT_URLCONF = __name__
     return request.param
 
@@ -167,6 +168,7 @@ def test_without_an_admin_of_sessions_a_users_page_has_none_of_them(admin_client
     site = admin.AdminSite()
     site.register(User, PlainUserAdmin)
     urlpatterns[:] = [path("admin/", site.urls)]
+    clear_url_caches()
     settings.ROOT_URLCONF = __name__
     for url in (USERS, page_of(users["alice"])):
         response = admin_client.get(url)
