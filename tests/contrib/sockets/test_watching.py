@@ -400,7 +400,8 @@ def test_spans_of_a_look_do_not_belong_to_who_watches_first(loop, monkeypatch, n
     async def watch() -> None:
         request.set("the first")
         async with ends(new_session(user="7")):
-            await asyncio.sleep(0.1)
+            while not asked:
+                await asyncio.sleep(0.01)
 
     loop.run(watch())
     assert set(asked) == {"none"}
