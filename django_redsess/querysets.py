@@ -375,8 +375,8 @@ class SessionQuerySet(RedisQuerySet[Any]):
         if self.sids is not None or not self.session_filter.names_client:
             return None
         found = self._matching()
-        # A network with very many sessions is read from the index, page by page.
-        return found.sids if len(found.sids) == found.count else None
+        # A network with very many sessions is read from the index.
+        return found.sids if found.lists is None else None
 
     @property
     def is_cut(self) -> bool:
@@ -436,6 +436,19 @@ class SessionQuerySet(RedisQuerySet[Any]):
             self.session_filter, place, limit, by_seen=by_seen, latest_first=latest_first
         )
         return self.rows_of(sessions), last
+
+    def in_pages(self, at_once: int) -> Iterator[list[Any]]:
+        """Yield all rows in lists of up to ``at_once``. None is left out because others end meanwhile."""
+        if self.sids is None and self.session_filter.names_client:
+            found, latest_first = self._matching(), self._order.startswith("-")
+            for sessions in found.pages(0, found.count, latest_first=latest_first, at_once=at_once):
+                yield self.rows_of(sessions)
+            return
+        rows, place = self.after(None, at_once)
+        yield rows
+        while place is not None:
+            rows, place = self.after(place, at_once)
+            yield rows
 
     def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
         """
@@ -530,20 +543,15 @@ class SessionQuerySet(RedisQuerySet[Any]):
         first, last = self.query.low_mark, self.query.high_mark
         if self._named is not None:
             return self._found()[first:last]
-        matching = self._matching() if self.session_filter.names_client else None
-        if last is None:
-            last = self._count() if matching is None else matching.count
+        last = self._count() if last is None else last
         latest_first = self._order.startswith("-")
-        order: online.Order = self._order
-        if self.by_seen:
-            order = "-seen_at" if latest_first else "seen_at"
-        if matching is None:
-            found = online.pages(self.session_filter, order, offset=first, limit=last - first)
+        if self.session_filter.names_client:
+            found = self._matching().pages(first, last - first, latest_first=latest_first)
         else:
-            found = (
-                online.page_of(matching, offset, min(READ_AT_ONCE, last - offset), latest_first=latest_first)
-                for offset in range(first, last, READ_AT_ONCE)
-            )
+            order: online.Order = self._order
+            if self.by_seen:
+                order = "-seen_at" if latest_first else "seen_at"
+            found = online.pages(self.session_filter, order, offset=first, limit=last - first)
         return list(chain.from_iterable(found))
 
     def _found(self) -> list[online.Session]:

@@ -22,10 +22,7 @@ from django_redsess.admin import history
 from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
 from django_redsess.querysets import SessionQuerySet
 
-AT_ONCE = 900  # So many sessions are written at a time. With the overlap, they are one read.
-
-OVERLAP = 100
-"""So many sessions of a batch are read again with the next: sessions that end meanwhile move up those behind them."""
+AT_ONCE = 1000  # So many sessions are written at a time.
 
 BYTE_ORDER_MARK = "\ufeff"  # Without it, Excel reads a CSV file in the code page of the system, and garbles names.
 
@@ -93,7 +90,7 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
 
 def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
-    pages, before = _pages(sessions), set[str]()
+    pages, before = sessions.in_pages(AT_ONCE), set[str]()
     while True:
         # The file is the same in all languages.
         with translation.override(None):
@@ -106,19 +103,6 @@ def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
                 if session.sid not in before and may_view(session)
             ]
         before = {session.sid for session in batch}
-        yield rows
-
-
-def _pages(sessions: SessionQuerySet) -> Iterator[list[Any]]:
-    if sessions.sids is None and sessions.session_filter.names_client:
-        # A search has no places.
-        for start in range(0, sessions.count(), AT_ONCE):
-            yield list(sessions[max(0, start - OVERLAP) : start + AT_ONCE])
-        return
-    rows, place = sessions.after(None, AT_ONCE)
-    yield rows
-    while place is not None:
-        rows, place = sessions.after(place, AT_ONCE)
         yield rows
 
 

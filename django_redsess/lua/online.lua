@@ -226,13 +226,13 @@ return found
 
 --- page: Read a page of sessions, after taking out up to DUE_MAX that are due.
 -- KEYS: partition lists...
--- ARGV: order active first:number last:number latest_first:flag with_rows:flag keeps_due:flag
+-- ARGV: order active low first:number last:number latest_first:flag with_rows:flag keeps_due:flag
 -- `lists` are the list, or two whose scores are of one kind; or lists of users, to be put in order together. `order` is
 -- "" for the scores of the one list or two; else, for lists of users, "login" or "seen". Only sessions that were seen
 -- at most `active` milliseconds ago; "" for all. Where that is given for the one list or two, their scores must be last
--- seen. `first` and `last` are ranks. `keeps_due` takes out nothing.
+-- seen. `low` is the lowest score instead, unless it is "". `first` and `last` are ranks. `keeps_due` takes out nothing.
 -- Reply: sid, score, sid, score, …; of how many of these rows follow; the rows, see row_of. See with_ended.
-local since = active_since(active)
+local since = low ~= "" and low or active_since(active)
 
 local function read_by_rank()
   local parts = {}

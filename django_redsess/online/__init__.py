@@ -187,10 +187,6 @@ async def asessions(
     return await adrive(_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
 
-def page_of(matching: Matching, offset: int, limit: int, *, latest_first: bool) -> list[Session]:
-    return drive(matching.page(offset, limit, latest_first=latest_first))
-
-
 def page_after(
     session_filter: SessionFilter, place: Place | None, limit: int, *, by_seen: bool, latest_first: bool
 ) -> tuple[list[Session], Place | None]:

@@ -174,13 +174,14 @@ def read_entries(
     args = scripts.PAGE.arguments(
         order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
         active=milliseconds(session_filter.active_seconds),
+        low="",
         first=first,
         last=last,
         latest_first=latest_first,
         **{"with_rows": False, "keeps_due": False, **how},
     )
     return [
-        Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page)
+        Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, page_in)
         for partition, names in lists_of(session_filter, by_seen=by_seen)
     ]
 
@@ -247,7 +248,7 @@ def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f}"
 
 
-def _page(reply: list[Any], _: EndedSessions) -> Page:
+def page_in(reply: list[Any], _: EndedSessions) -> Page:
     members, count, rows = reply
     found = [(float(score), member) for member, score in zip(members[::2], members[1::2], strict=True)]
     return found, count, [_row(row) for row in rows if is_sid(row[0].decode(errors="replace"))]
@@ -325,25 +326,6 @@ class Lists:
             return head(4, "ZCOUNT", name) + tail(self._since(at), "+inf")
 
         return (yield from self.ask(count, ends_due=True))
-
-    def from_ranks(
-        self, numbers: Sequence[int], ranks: Sequence[Sequence[int]], count: int = 1, *, latest_first: bool = False
-    ) -> Steps[list[list[list[Scored]]]]:
-        """
-        Read up to ``count`` entries of each list of the partitions with these ``numbers``.
-
-        ``ranks`` has the rank of the first one for each list of each partition.
-        """
-        order = ("REV", "WITHSCORES") if latest_first else ("WITHSCORES",)
-
-        def commands(position: int, _: int) -> bytes:
-            starts = zip(self.names[numbers[position]], ranks[numbers[position]], strict=True)
-            size = 4 + len(order)
-            return b"".join([head(size, "ZRANGE", name) + tail(at, at + count - 1, *order) for name, at in starts])
-
-        partitions = [self.partitions[number] for number in numbers]
-        found = yield from ask_each("page", partitions, commands, self.of_each)
-        return [[with_scores(reply) for reply in replies] for replies in found]
 
     def first(
         self, wanted: int, *, begin: int | None = None, latest_first: bool, ends_due: bool = True

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
 
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
@@ -21,27 +23,13 @@ from django_redsess.online.user_agents import Wanted
 from django_redsess.session import operations
 from django_redsess.session.address_index import Network, named_network
 from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
-from django_redsess.transport import scripts
+from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.packing import head, tail
-from django_redsess.transport.partitions import (
-    Bound,
-    Parts,
-    Scored,
-    batches,
-    bisect,
-    guess_by_share,
-    merged,
-    narrowed,
-    together,
-)
-from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.partitions import Parts, Scored, ask_each, batches, merged, together, with_scores
+from django_redsess.transport.steps import Call, Steps, drive
 
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
-
-
-NEAR_ENOUGH = 200
-"""A search may stop this many ranks before its page. The surplus is read, which takes fewer steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,80 +74,55 @@ class AddressLists:
         return [sid.decode() for sid in sorted(kept, key=lambda sid: (kept[sid], sid), reverse=True)]
 
     def page(self, offset: int, limit: int) -> Steps[list[str]]:
-        """Read the sids from rank ``offset`` on, in the order of their addresses."""
-        before = tail("-inf", f"({self.network.first}")
-        below = yield from self.lists.ask(lambda name, _: head(4, "ZCOUNT", name) + before)
-        skipped, surplus = [[0] * len(counts) for counts in self.counts], 0
-        if offset:
-            skipped, surplus = yield from self._search(offset, below)
-
-        starts = [list(map(sum, zip(*both, strict=True))) for both in zip(below, skipped, strict=True)]
-        last, of_each = self.network.last, self.lists.of_each
-
-        def read(numbers: Sequence[int], count: int) -> Steps[Parts[tuple[float, int, bytes]]]:
-            found = yield from self.lists.from_ranks(numbers, starts, count)
-            # Equal addresses are in the order of their lists, as _search() leaves them out.
-            return [
-                [
-                    [(score, number * of_each + each, member) for score, member in entries if score <= last]
-                    for each, entries in enumerate(of_partition)
-                ]
-                for number, of_partition in zip(numbers, found, strict=True)
-            ]
-
-        entries = yield from merged(read, len(self.counts), limit + surplus)
-        return listing.sids_of(entries[surplus:])
-
-    def _search(self, rank: int, below: list[list[int]]) -> Steps[tuple[list[list[int]], int]]:
         """
-        Search for the page that begins at this rank.
+        Read the sids from rank ``offset`` on, in the order of their addresses.
 
-        Return how many entries of each list come before a score, and how many of the others come before the page.
+        Of several partitions, all before them are read, too.
         """
-        of_each = self.lists.of_each
-        flat = [count for counts in self.counts for count in counts]
-        if len(flat) == 1:
-            return [[rank]], 0
+        first, last = self.network.first, self.network.last
+        if len(self.lists.partitions) == 1:
+            [partition], [names], script = self.lists.partitions, self.lists.names, scripts.PAGE
+            args = script.arguments(
+                order="",
+                active="",
+                low=str(first),
+                first=offset,
+                last=offset + limit - 1,
+                latest_first=False,
+                with_rows=False,
+                keeps_due=True,
+            )
+            found, _, _ = yield from Call(partition, script, script.keys(partition, lists=names), args, listing.page_in)
+        else:
+            found = yield from self.lists.first(offset + limit, begin=first, latest_first=False, ends_due=False)
+            found = found[offset:]
+        return listing.sids_of(entry for entry in found if entry[0] <= last)
 
-        def bound_at(score: int) -> Steps[Bound]:
-            ends = tail(self.network.first, f"({score}")
-            found = yield from self.lists.ask(lambda name, _: head(4, "ZCOUNT", name) + ends)
-            return Bound(score, [count for counts in found for count in counts])
+    def walk(self) -> Iterator[str]:
+        """Yield all sids in the order of their addresses. None is left out because others end meanwhile."""
+        names = zip(self.lists.partitions, self.lists.names, strict=True)
+        for entry in merge(*(self._entries(partition, name) for partition, of_each in names for name in of_each)):
+            yield from listing.sids_of([entry])
 
-        low, high = Bound(self.network.first, [0] * len(flat)), Bound(self.network.last + 1, flat)
-        scores = yield from self._near(rank, below)
-        near = []
-        for score in (min(scores), max(scores) + 1) if scores else ():
-            near.append((yield from bound_at(score)))
-        low, high = narrowed(rank, low, high, near)
-        low, high = yield from bisect(
-            bound_at,
-            rank,
-            low,
-            high,
-            guess=guess_by_share(rank),
-            near_enough=lambda low, _: rank - low.total <= NEAR_ENOUGH,
-        )
-        skipped, surplus = list(low.counts), rank - low.total
-        if surplus > NEAR_ENOUGH:
-            # So many sessions have one address. In each list they are in the order of their sids.
-            for each, (first, end) in enumerate(zip(low.counts, high.counts, strict=True)):
-                taken = min(surplus, end - first)
-                skipped[each] += taken
-                surplus -= taken
-        return [skipped[at : at + of_each] for at in range(0, len(skipped), of_each)], surplus
-
-    def _near(self, rank: int, below: list[list[int]]) -> Steps[list[int]]:
-        """Return scores near the page: that of the entry in each list before which is the list's share of ``rank``."""
-        total, first, last = self.total, self.network.first, self.network.last
-        ranks = [
-            [start + max(0, min(count - 1, rank * count // total)) for start, count in zip(*both, strict=True)]
-            for both in zip(below, self.counts, strict=True)
-        ]
-        found = yield from self.lists.from_ranks(range(len(ranks)), ranks)
-        # A list without such a session has one of another network there.
-        scores = [score for lists in found for entries in lists for score, _ in entries]
-        return [int(score) for score in scores if first <= score <= last]
+    def _entries(self, partition: Partition, name: str) -> Iterator[Scored]:
+        """Yield the entries of a list. Very many may have one address."""
+        latest, passed = (float(self.network.first), b""), 0
+        while True:
+            skipped = max(0, passed - READ_AGAIN)
+            limits = "BYSCORE", "LIMIT", skipped, LISTED_AT_ONCE, "WITHSCORES"
+            command = packing.command("ZRANGE", name, str(latest[0]), self.network.last, *limits)
+            [[reply]] = drive(ask_each("page", [partition], lambda *_, packed=command: packed, 1))
+            found = with_scores(reply)
+            if skipped and (not found or found[0] > latest):
+                # More of this address have ended than are read again.
+                passed = 0
+                continue
+            yield from (entry for entry in found if entry > latest)
+            if len(found) < LISTED_AT_ONCE:
+                return
+            score = found[-1][0]
+            passed = sum(entry[0] == score for entry in found) + (skipped if score == latest[0] else 0)
+            latest = max(latest, found[-1])
 
 
 def scored(text: bytes) -> list[Scored]:
@@ -172,6 +135,9 @@ SCAN_LIMIT, LOOKED_AT_ONCE = 10_000, 5_000
 
 LISTED_AT_ONCE = 2_500
 """How many entries of a list one call reads, in a millisecond or two."""
+
+READ_AGAIN = 250
+"""Of sessions with one address, so many that were read are read again. If more have ended, all of them are."""
 
 READ_AT_ONCE = 1_000
 """How many records one call reads. Less than a millisecond, or two if they are not in the processor's cache."""
@@ -195,43 +161,48 @@ class LookedThrough:
 
 class Matching:
     """
-    The sessions that a search has found, the latest first.
+    The sessions that a search has found: ``sids``, the latest first.
 
-    ``looked_through`` is None if an index had them all.
+    If they are those of a network with more than 10 000, ``lists`` has them, in the order of their addresses, and
+    ``sids`` is empty. ``looked_through`` is None if an index had all.
     """
 
-    def __init__(self, wanted: Wanted, sids: Sequence[str], looked_through: LookedThrough | None) -> None:
-        self.wanted, self.sids, self.looked_through = wanted, sids, looked_through
-
-    @property
-    def count(self) -> int:
-        return len(self.sids)
+    def __init__(
+        self,
+        wanted: Wanted,
+        sids: Sequence[str],
+        looked_through: LookedThrough | None = None,
+        lists: AddressLists | None = None,
+    ) -> None:
+        self.wanted, self.sids, self.looked_through, self.lists = wanted, sids, looked_through, lists
+        self.count = len(sids) if lists is None else lists.total
 
     def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
-        """Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out."""
-        sids = self.sids if latest_first else self.sids[::-1]
-        return (yield from self._read(sids[offset : offset + limit]))
+        """
+        Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out.
+
+        ``latest_first`` changes nothing in the order of addresses.
+        """
+        if self.lists is None:
+            return (yield from self._read(self._in_order(latest_first=latest_first)[offset : offset + limit]))
+        return (yield from self._read((yield from self.lists.page(offset, limit))))
+
+    def pages(
+        self, offset: int, limit: int, *, latest_first: bool, at_once: int = READ_AT_ONCE
+    ) -> Iterator[list[Session]]:
+        """Yield what :meth:`page` reads, up to ``at_once`` sessions a time. Any number can be read like this."""
+        sids = iter(self._in_order(latest_first=latest_first)) if self.lists is None else self.lists.walk()
+        sids = islice(sids, offset, offset + limit)
+        while batch := list(islice(sids, at_once)):
+            yield drive(self._read(batch))
+
+    def _in_order(self, *, latest_first: bool) -> Sequence[str]:
+        return self.sids if latest_first else self.sids[::-1]
 
     def _read(self, sids: Sequence[str]) -> Steps[list[Session]]:
         found = listing.sessions_of((yield from listing.find(sids, due_too=True)))
         # A session may have got another address or browser since the search.
         return [session for session in found if self.wanted.has(session.address, session.user_agent)]
-
-
-class InAddressOrder(Matching):
-    """The sessions of a network that has more than 10 000, in the order of their addresses. An index has them all."""
-
-    def __init__(self, wanted: Wanted, lists: AddressLists) -> None:
-        super().__init__(wanted, (), None)
-        self._lists = lists
-
-    @property
-    def count(self) -> int:
-        return self._lists.total
-
-    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
-        """Read up to ``limit`` of the sessions, after leaving out ``offset``. ``latest_first`` changes nothing."""
-        return (yield from self._read((yield from self._lists.page(offset, limit))))
 
 
 def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[Matching]:
@@ -247,7 +218,7 @@ def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[M
         if lists.total <= SCAN_LIMIT:
             return (yield from _in_network(session_filter, wanted, lists, by_seen=by_seen))
         if range_of(session_filter):
-            return InAddressOrder(wanted, lists)
+            return Matching(wanted, (), lists=lists)
     sids, is_all = yield from _newest(base, by_seen=by_seen)
     matches, looked = yield from _look_through(sids, wanted, base)
     return Matching(wanted, matches, LookedThrough(looked, is_all=is_all and looked == len(sids)))
@@ -276,7 +247,7 @@ def _in_network(
         since = (yield from operations.time()) - base.active_seconds * 1000
     sids = yield from lists.newest(by_seen=by_seen, since=since)
     if range_of(session_filter):
-        return Matching(wanted, sids, None)
+        return Matching(wanted, sids)
     matches, looked = yield from _look_through(sids, wanted, base)
     return Matching(wanted, matches, None if looked == len(sids) else LookedThrough(looked, is_all=False))
 

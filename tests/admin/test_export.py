@@ -202,7 +202,6 @@ def test_a_search_that_looked_through_a_part_says_so(admin_client, users, new_se
 @pytest.fixture
 def small_batches(monkeypatch) -> None:
     monkeypatch.setattr(export, "AT_ONCE", 3)
-    monkeypatch.setattr(export, "OVERLAP", 1)
 
 
 def sign_in_many(new_session: Callable[..., SessionStore], count: int) -> set[str]:
@@ -239,7 +238,7 @@ def test_many_sessions_that_end_meanwhile_leave_out_no_other_one(admin_client, n
     sids = sign_in_many(new_session, 12)
     content = iter(admin_client.post(EXPORT, {"format": "csv"}))
     text = next(content) + next(content)
-    # The admin's own session, and the two newest: more than the overlap of two batches.
+    # The admin's own session, and the two newest.
     online.end(*(each.sid for each in online.sessions(limit=3)))
     text += b"".join(content)
     found = [row["sid"] for row in csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""))]

@@ -160,10 +160,10 @@ def test_of_two_filters_of_a_kind_the_narrower_holds(arrive) -> None:
     assert [row.sid for row in rows.of_browser("Chrome  120").of_browser("chrome 120")] == [one]
 
 
+@pytest.mark.django_db
 def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(settings, monkeypatch, arrive) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
-    monkeypatch.setattr(searching, "NEAR_ENOUGH", 2)
     monkeypatch.setattr(searching, "READ_AT_ONCE", 3)
     # Many have the same address, in all partitions.
     numbers = [1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 9, 250, 250]
@@ -179,10 +179,31 @@ def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(setti
         assert [row for page in pages for row in page] == rows
     queryset = OnlineSession.online.all().of_network("198.51.100.0/24")
     assert (queryset.count(), queryset.looked_through) == (len(numbers), None)
+    monkeypatch.setattr(searching, "READ_AGAIN", 1)
+    for at_once in (2, 50):
+        monkeypatch.setattr(searching, "LISTED_AT_ONCE", at_once)
+        assert [row.session for row in queryset.all()] == rows
+        assert [row.session for row in queryset[5:11]] == rows[5:11]
     newest = [sid for number, sid in stored if number >= 9][::-1]
     assert found(network="198.51.100.8/29") == found(network="198.51.100.9") == newest[2:]
     # Not all of the network can be looked through for the browser.
     assert len(online.sessions(**asked, browser="Chrome")) == 9
+
+
+@pytest.mark.django_db
+def test_sessions_that_end_leave_out_no_other_one_of_a_network(settings, monkeypatch, arrive) -> None:
+    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
+    monkeypatch.setattr(searching, "LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(searching, "READ_AGAIN", 1)
+    there = {arrive(f"198.51.100.{number}", CHROME, f"{user}") for user, number in enumerate([1, *([7] * 20), 9])}
+    for last in (3, 9):
+        pages = OnlineSession.online.all().of_network("198.51.100.0/24").in_pages(3)
+        read = [row.sid for _ in range(last // 3) for row in next(pages)]
+        assert len(online.end(*read)) == last
+        there -= set(read)
+        left = [row.sid for page in pages for row in page]
+        assert sorted(left) == sorted(there)
 
 
 def test_a_search_says_how_far_it_looked(monkeypatch, arrive) -> None:

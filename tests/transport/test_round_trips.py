@@ -16,7 +16,7 @@ from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
-from django_redsess.transport.partitions import Bound, Parts, bisect, guess_by_share, merged, share
+from django_redsess.transport.partitions import Bound, Parts, bisect, merged, share
 from django_redsess.transport.steps import Plain, SendSignals, Steps, adrive, drive
 from testproject.servers import free_port
 from tests.helpers.outages import caches
@@ -137,17 +137,6 @@ def test_the_entry_with_the_rank_is_between_the_bounds(partitions: list[list[int
         yield
 
     low, high = bound(partitions, -50), bound(partitions, 51)
-    options = data.draw(st.sampled_from([{}, {"guess": guess_by_share(rank)}]))
-    low, high = drive(bisect(bound_at, rank, low, high, **options))
+    low, high = drive(bisect(bound_at, rank, low, high))
     assert (low, high) == (bound(partitions, scores[rank]), bound(partitions, scores[rank] + 1))
-    assert len(asked) <= (14 if options else 7)
-
-
-@pytest.mark.unit
-def test_a_bisection_stops_when_it_is_near_enough() -> None:
-    def bound_at(score: int) -> Steps[Bound]:
-        raise AssertionError("it asks for nothing")
-        yield
-
-    bounds = Bound(0, [0]), Bound(100, [5])
-    assert drive(bisect(bound_at, 2, *bounds, near_enough=lambda low, high: high.total - low.total <= 5)) == bounds
+    assert len(asked) <= 7

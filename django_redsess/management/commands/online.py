@@ -254,12 +254,8 @@ class Command(CommandWithExamples):
         matching = online.matching_of(session_filter, by_seen=by_seen)
         self._say_how_far(matching.looked_through, "sessions seen last" if by_seen else "newest sign-ins")
         latest_first = order is None or order.startswith("-")
-        first = options["offset"]
-        end = min(matching.count, first + options["limit"])
-        return matching.count, (
-            online.page_of(matching, start, min(READ_AT_ONCE, end - start), latest_first=latest_first)
-            for start in range(first, end, READ_AT_ONCE)
-        )
+        pages = matching.pages(options["offset"], options["limit"], latest_first=latest_first)
+        return matching.count, pages
 
     def _say_how_far(self, looked: LookedThrough | None, newest: str) -> None:
         if looked is None or looked.is_all:
