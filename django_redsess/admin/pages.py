@@ -121,16 +121,15 @@ class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
 
     def changelist_of(self, request: HttpRequest, query: str) -> ChangeList | None:
         """Read ``query`` as the list does, with its search and filters. None if the list refuses it."""
-        original, method = request.GET, request.method
-        request.GET, request.method = QueryDict(query), "GET"
+        # Also for a form that was posted, and for the API: a request of its own, since a ChangeList reads one.
+        asked = HttpRequest()
+        asked.__dict__ |= {**request.__dict__, "GET": QueryDict(query), "method": "GET"}
         try:
-            listed = self.get_changelist_instance(request)
-            # With a search that its form refuses, Django's list says so and shows all.
-            return None if request.GET.get(SEARCH_VAR, "").strip() and not listed.query else listed
+            listed = self.get_changelist_instance(asked)
         except IncorrectLookupParameters:
             return None
-        finally:
-            request.GET, request.method = original, method
+        # With a search that its form refuses, Django's list says so and shows all.
+        return None if asked.GET.get(SEARCH_VAR, "").strip() and not listed.query else listed
 
     def to_list(self, query: Any = None) -> HttpResponse:
         """Redirect to the list. ``query`` is a QueryDict or a dict."""
