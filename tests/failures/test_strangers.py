@@ -123,7 +123,7 @@ VIEWS = [leaves_it_alone, reads_it, asks_whether_it_is_there]
 
 
 @pytest.mark.parametrize(
-    ("view", "number"), [*((view, 300) for view in VIEWS), pytest.param(reads_it, 50_000, marks=pytest.mark.slow)]
+    ("view", "number"), [*((view, 300) for view in VIEWS), pytest.param(reads_it, 5_000, marks=pytest.mark.slow)]
 )
 @pytest.mark.usefixtures("partitions", "every_request")
 def test_unknown_cookies_cost_a_read_each_and_leave_no_record(redis, commands, view, number: int) -> None:
@@ -136,7 +136,7 @@ def test_unknown_cookies_cost_a_read_each_and_leave_no_record(redis, commands, v
     assert not set(sent) & {"evalsha", "eval", "hset", "set", "del", "hdel", "zrem", "lpush", "rpush", "expire"}
     # What is sent of who was seen changes nothing.
     assert redis.info("persistence")["rdb_changes_since_last_save"] == changes
-    assert redis.info("memory")["used_memory"] < memory + 1_000_000
+    assert redis.info("memory")["used_memory"] < memory + 200_000
     assert records(redis) == []
 
 

@@ -399,7 +399,7 @@ def begun() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 16))])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 10))])
 def test_whatever_two_processes_do(settings_of: Settings, begun: ExitStack, seed: int) -> None:
     world = World(Random(seed), settings_of, begun)
     for _ in range(OPERATIONS):
