@@ -228,7 +228,13 @@ def test_a_signal_ends_a_cleaner_that_sleeps(redis, new_session, start, number: 
     assert asleep(redis) == 0
 
 
-@pytest.mark.parametrize(("number", "forever"), [("SIGTERM", []), ("SIGINT", []), ("SIGTERM", ["--forever"])])
+@pytest.mark.parametrize(
+    ("number", "forever"),
+    [
+        ("SIGTERM", []),
+        *(pytest.param(*run, marks=pytest.mark.slow) for run in (("SIGINT", []), ("SIGTERM", ["--forever"]))),
+    ],
+)
 def test_a_signal_ends_a_pass_after_the_batch(redis, new_session, start, number: str, forever: list[str]) -> None:
     fill_with_due(redis, new_session, 20_000)
     command = start("cleansessions", "--batch-size", "1", "--json", *forever)

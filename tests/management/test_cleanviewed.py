@@ -148,6 +148,7 @@ def test_forever_runs_until_it_is_told_to_end(redis, start) -> None:
     assert command.stop() == (0, "")
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_pass_after_the_batch(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(40_000)})
     command = start("cleanviewed", "--limit", "1", "--batch-size", "1", "--json", "--no-input")

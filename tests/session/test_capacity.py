@@ -47,6 +47,7 @@ def test_after_many_sessions_there_are_as_many_as_the_maximum(redis, settings, p
     assert len(names_of_sessions(redis)) < 1050 + 10 * partitions
 
 
+@pytest.mark.slow
 def test_nobody_goes_much_before_there_are_as_many_as_the_maximum(redis, settings, partitions: int) -> None:
     maximum = 4000
     settings.REDSESS = {"MAX_SESSIONS": maximum}

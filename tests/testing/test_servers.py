@@ -89,6 +89,7 @@ def test_a_server_of_the_class_is_in_the_store_of_each_test(make_elsewhere, new_
     assert conf.PREFIX == "redsess"
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_gone_leaves_a_site_as_it_is(tmp_path: Path, server: Server) -> None:
     program = "import django; django.setup(); from django_redsess.conf import conf; print(conf.PREFIX)"
     for folder in (tmp_path, tmp_path / "gone"):

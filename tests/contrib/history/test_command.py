@@ -41,6 +41,7 @@ def test_a_terminal_of_few_letters_gets_others_escaped(lukas, options) -> None:
     assert (rb"Ge\u00e4ndert" if options else rb"Ge\xe4ndert") in printed
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_ends_it(tmp_path) -> None:
     environ = {**os.environ, "REDSESS_DEMO_DIR": str(tmp_path)}
     manage = [sys.executable, "testproject/manage.py"]

@@ -172,6 +172,7 @@ print([name for name in sys.modules if name.startswith("django_redsess.contrib.h
 
 
 @pytest.mark.unit
+@pytest.mark.slow
 def test_without_the_app_nothing_of_it_is_imported(tmp_path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT],

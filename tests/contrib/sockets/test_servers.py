@@ -43,7 +43,7 @@ def kept_sites(server: servers.Server, tmp_path_factory: Any) -> Iterator[Callab
         yield cache(start)
 
 
-@pytest.fixture(params=PROGRAMS)
+@pytest.fixture(params=["uvicorn", pytest.param("daphne", marks=pytest.mark.slow)])
 def site(request: pytest.FixtureRequest, kept_sites: Callable[[str], Site]) -> Iterator[Site]:
     kept = kept_sites(request.param)
     yield kept
