@@ -53,6 +53,7 @@ def shelf(moving: Any, monkeypatch: pytest.MonkeyPatch) -> type[Shelf]:
     return Shelf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [300_000, 2_500_000])
 def test_large_rows_move_in_little_memory(old_session, step, redis, size: int) -> None:
     count = 60_000_000 // size
