@@ -50,7 +50,7 @@ def in_threads(*work: Any) -> None:
             done.result()
 
 
-@pytest.mark.parametrize("calls", [100, pytest.param(350, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [30, pytest.param(350, marks=pytest.mark.slow)])
 def test_loops_in_three_threads_one_for_all_calls_and_one_for_each(redis, baseline: int, calls: int) -> None:
     async def many() -> None:
         for batch in range(20):
