@@ -27,6 +27,8 @@ from django_redsess.transport.keys import Partition, keyspace
 NOTE_SECONDS = 24 * 3600
 """The longest life of a note."""
 
+Records = dict[bytes, bytes]
+
 
 @contextmanager
 def emptied(client: redis.Redis) -> Iterator[None]:
@@ -50,10 +52,11 @@ def disagreements(client: redis.Redis) -> list[str]:
         if partition.tag not in tags:
             # Nothing is in it.
             continue
-        found += _within(client, partition)
-        known |= _names(client, partition) | _notes(client, partition) | _marks(client, partition)
-        known |= _blocks(client, partition)
-        strangers = [sid for sid in client.hkeys(partition.login) if space.of_sid(sid.decode()) != partition]
+        records = client.hgetall(partition.login)
+        found += _within(client, partition, records)
+        known |= _names(partition, records) | _notes(client, partition, names, records)
+        known |= _marks(client, partition, names) | _blocks(client, partition, names)
+        strangers = [sid for sid in records if space.of_sid(sid.decode()) != partition]
         found += [f"{partition.login} has {sid!r} of another partition" for sid in strangers]
         blocked = [
             user for user in client.zrange(partition.blocked, 0, -1) if space.of_user(user.decode()) != partition
@@ -86,9 +89,8 @@ def _score_of(record: bytes) -> int | None:
     return int.from_bytes(address[:7], "big") // 16 + 2**52 if len(address) > 4 else int.from_bytes(address, "big")
 
 
-def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
+def _names(partition: Partition, records: Records) -> set[bytes]:
     """The names of all keys that a partition with these sessions may have, but for notes."""
-    records = client.hgetall(partition.login)
     names = {partition.login, partition.expire, partition.recent, partition.guests, partition.online_user}
     names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
     names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
@@ -102,41 +104,40 @@ def _names(client: redis.Redis, partition: Partition) -> set[bytes]:
     return {name.encode() for name in names}
 
 
-def _notes(client: redis.Redis, partition: Partition) -> set[bytes]:
+def _notes(client: redis.Redis, partition: Partition, names: list[bytes], records: Records) -> set[bytes]:
     """The names of notes, messages and tries that may be there: they have a TTL, and sessions of notes are gone."""
-    alive = {partition.ended_of(sid.decode()).encode() for sid in client.hkeys(partition.login)}
+    alive = {partition.ended_of(sid.decode()).encode() for sid in records}
     beginnings = (partition.ended_of(""), partition.message_of(""), partition.tries_of("", 0).removesuffix("0:"))
     return {
         name
-        for name in client.keys()
+        for name in names
         if name.decode().startswith(beginnings) and name not in alive and 0 < client.ttl(name) <= NOTE_SECONDS
     }
 
 
-def _marks(client: redis.Redis, partition: Partition) -> set[bytes]:
+def _marks(client: redis.Redis, partition: Partition, names: list[bytes]) -> set[bytes]:
     """
     The names of the marks of sessions that were moved here, and of what was ended where they come from. They stay
     longer than the sessions, and not for ever.
     """
-    names = partition.moved_of(""), partition.over_of(""), partition.over_users, partition.over_guests
-    beginnings = tuple(name.encode() for name in names)
-    return {name for name in client.keys() if name.startswith(beginnings) and client.ttl(name) > 0}
+    marks = partition.moved_of(""), partition.over_of(""), partition.over_users, partition.over_guests
+    beginnings = tuple(name.encode() for name in marks)
+    return {name for name in names if name.startswith(beginnings) and client.ttl(name) > 0}
 
 
-def _blocks(client: redis.Redis, partition: Partition) -> set[bytes]:
+def _blocks(client: redis.Redis, partition: Partition, names: list[bytes]) -> set[bytes]:
     """The names of the list of blocked users, and of what is kept beside it until 30 days after the end of a block."""
     until = {user.decode(): at for user, at in client.zrange(partition.blocked, 0, -1, withscores=True)}
     texts = {partition.block_of(user).encode(): at + 30 * 86_400_000 for user, at in until.items()}
     # A key that MIGRATE moves expires later by what that takes.
     known = {name for name, at in texts.items() if abs(client.pexpiretime(name) - at) < 1000}
-    others = {name for name in client.keys() if name.startswith(partition.block_of("").encode())} - texts.keys()
+    others = {name for name in names if name.startswith(partition.block_of("").encode())} - texts.keys()
     # Of blocks that were lifted, or are over.
     known |= {name for name in others if client.ttl(name) > 0}
     return known | {partition.blocked.encode()}
 
 
-def _within(client: redis.Redis, partition: Partition) -> list[str]:
-    records = client.hgetall(partition.login)
+def _within(client: redis.Redis, partition: Partition, records: Records) -> list[str]:
     users = {sid: _user_of(record) for sid, record in records.items()}
     signed_in = {sid for sid, user in users.items() if user}
     login_times = dict(client.zrange(partition.online_user, 0, -1, withscores=True))
