@@ -26,8 +26,9 @@ from testproject import servers
 
 pytest_plugins = [f"tests.helpers.fixtures.{name}" for name in ("servers", "store", "counting", "clock", "history")]
 
-# How many examples of a property are tried: --hypothesis-profile=short in `make test`. They are others in each run.
-for name, count in {"short": 10, "full": 100}.items():
+# How many examples of a property are tried: --hypothesis-profile=short in `make test`, and ci in .ci/run. They are
+# others in each run.
+for name, count in {"short": 10, "ci": 30, "full": 100}.items():
     hypothesis.register_profile(
         name,
         max_examples=count,
