@@ -6,22 +6,18 @@ The work is done in batches, so that the server can serve others in between.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import NamedTuple
 
 from django.dispatch import Signal
 
 from django_redsess import observers
 from django_redsess.conf import conf
-from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import numbers, samples
 from django_redsess.session import eviction
 from django_redsess.session.eviction import Batch, cleaned, limits
 from django_redsess.session.operations import AT_ONCE_MAX
-from django_redsess.signals import Reason, Scope, ends_are_wanted
+from django_redsess.signals import Reason, ends_are_wanted
 from django_redsess.transport import scripts
 from django_redsess.transport.partitions import on_each, together
 from django_redsess.transport.steps import Call, drive
@@ -76,8 +72,8 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
     End every session whose deadline has passed. Yield the size of each batch.
 
     A batch has up to ``batch_size`` sessions (1 to 1 000), but at most 250, so that the server can serve others in
-    between. ``go_on`` is called before each batch, and False stops the work. Each script reads the clock itself: a
-    session whose deadline has moved meanwhile stays.
+    between. After the first batch of a partition, two are sent together. ``go_on`` is called before each sending, and
+    False stops the work. Each script reads the clock itself: a session whose deadline has moved meanwhile stays.
     """
     args = scripts.EXPIRE.arguments(limit=_batch(batch_size), named=ends_are_wanted())
     calls = on_each(scripts.EXPIRE, args, cleaned)
@@ -183,37 +179,9 @@ def backlog_of_items(*, limit: int) -> int:
 
 def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
     for call in calls:
-        more = True
+        at_once, more = 1, True
         while more and go_on():
-            ended, more = call.run()
-            yield ended
-            if more:
-                yield from _two_at_once(call, go_on)
-                break
-
-
-def _two_at_once(call: Call[Batch], go_on: Callable[[], bool]) -> Iterator[int]:
-    # The server works on one batch while this process reads the reply to the previous one.
-    running: deque[Future[tuple[Batch, Scope]]] = deque()
-    more = True
-    with ThreadPoolExecutor(2) as threads:
-        try:
-            while running or more:
-                while more and len(running) < 2 and (more := go_on()):
-                    running.append(threads.submit(_run_quietly, call))
-                if running:
-                    batch, scope = running.popleft().result()
-                    # Receivers are called in this thread, which has the site's connection to its database.
-                    scope.send()
-                    more = more and batch.more
-                    yield batch.ended
-        finally:
-            # The caller may stop here. The ends so far are still reported.
-            for left in running:
-                with suppress(SessionStoreUnavailable):
-                    left.result()[1].send()
-
-
-def _run_quietly(call: Call[Batch]) -> tuple[Batch, Scope]:
-    with Scope() as scope:
-        return call.run(), scope
+            batches = drive(together([call] * at_once))
+            # Where there is more, the server need not wait for this process after each batch.
+            at_once, more = 2, batches[-1].more
+            yield from (batch.ended for batch in batches)
