@@ -104,19 +104,11 @@ class EndingAdmin(pages.ListAdmin):
             end = self._deactivate
         elif form.cleaned_data["block"]:
             end = self._block
-        elif self._ends_own_others(request, form.cleaned_data) and (question := own_sessions.ask(self, request)):
-            return question
         try:
             return end(request, form)
         except SessionStoreUnavailable as error:
             # No error that would leave this view: with ATOMIC_REQUESTS, it would undo the lines in the histories.
             return unavailable(request, error)
-
-    def _ends_own_others(self, request: HttpRequest, data: dict[str, Any]) -> bool:
-        if not (sids := data["sids"].split()[:SIDS_MAX]):
-            return own_sessions.has_others_matching(request, self._matching(request, data["query"]))
-        current = online.find(sids, follow=True)
-        return own_sessions.has_others(request, self.look_up(request, *(session.sid for session in current)))
 
     def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data, own_sid = form.cleaned_data, pages.own_sid_of(request)
@@ -124,6 +116,8 @@ class EndingAdmin(pages.ListAdmin):
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
         found = {session.sid: session for session in self.look_up(request, *current)}
+        if own_sessions.has_others(request, found.values()) and (question := own_sessions.ask(self, request)):
+            return question
         gone = len(chosen) - len(found)
         if own_sid in found and not data["own"]:
             if len(found) == 1:
@@ -186,6 +180,8 @@ class EndingAdmin(pages.ListAdmin):
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
         matching, progress = self._matching(request, data["query"]), progress_of(request, data)
+        if own_sessions.has_others_matching(request, matching) and (question := own_sessions.ask(self, request)):
+            return question
         is_ours = data["latest"] is not None and (data["progress"] or matching.found_sids is None)
         if not is_ours or matching.sids is not None or progress is None:
             # This form is not from our page, or the query now means something else.
