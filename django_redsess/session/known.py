@@ -26,6 +26,12 @@ KEY_LENGTH_MAX = 128
 KEY_CHARS = frozenset(VALID_KEY_CHARS)
 
 
+def is_key(key: object) -> bool:
+    """Tell whether ``key`` may be a session key. Another one names no session, and is never sent to the server."""
+    # Eight is Django's own minimum length.
+    return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
+
+
 @dataclass(slots=True)
 class Visit:
     """
@@ -229,11 +235,4 @@ class SessionState(SessionBase):
         except Exception as error:
             log_unusable(loaded.sid, error)
 
-    def _validate_session_key(self, key: object) -> bool:
-        return is_key(key)
-
-
-def is_key(key: object) -> bool:
-    """Tell whether ``key`` may be a session key. Another one names no session, and is never sent to the server."""
-    # Eight is Django's own minimum length.
-    return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
+    _validate_session_key = staticmethod(is_key)
