@@ -397,7 +397,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     @property
     def rows_max(self) -> int | None:
-        """How many rows pages can show. None for any number. Iterating has all rows."""
+        """How many rows a slice can reach. None for any number. Iterating has all rows."""
         return ROWS_MAX if self.sids is None and rows_end(self.session_filter) else None
 
     def newest(self) -> Self:

@@ -122,10 +122,6 @@ def _sessions(session_filter: SessionFilter, offset: int, limit: int, order: Ord
         raise ValueError("Guests, and those seen in the last seconds, can be listed by seen_at only.")
     if offset >= listing.ROWS_MAX and listing.rows_end(session_filter):
         raise ValueError(f"offset must be below {listing.ROWS_MAX} with several partitions, not {offset}.")
-    return (yield from _page(session_filter, offset, limit, order))
-
-
-def _page(session_filter: SessionFilter, offset: int, limit: int, order: Order | None) -> Steps[list[Session]]:
     if limit < 1:
         return []
     by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
@@ -205,7 +201,7 @@ def pages(
     other session is left out.
     """
     left = math.inf if limit is None else limit
-    page = drive(_page(session_filter, offset, int(min(PAGE, left)), order))
+    page = drive(_sessions(session_filter, offset, int(min(PAGE, left)), order))
     yield page
     if not page and offset:
         return

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command, execute_from_command_line
+from django.core.management import CommandError, call_command, execute_from_command_line
 
 from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
-from django_redsess.online import searching
+from django_redsess.management.commands import online as online_command
+from django_redsess.online import listing, searching
 from django_redsess.online.export import COLUMNS
 from django_redsess.session.known import Visit
 from django_redsess.session.record import Client as Visitor
@@ -168,6 +169,20 @@ def test_active_is_in_the_last_five_minutes_and_the_last_line_counts_it(redis, s
     assert run("--everyone")[-1] == "4 sessions, 3 active now."
     assert run("--limit", "1", "--offset", "1")[-1].endswith(" Listed: 2; --offset 2 shows the next.")
     assert run("--active")[-1] == "2 sessions match."
+
+
+def test_an_offset_has_an_end_with_several_partitions_and_a_limit_has_none(monkeypatch, partitions, sids) -> None:
+    monkeypatch.setattr(listing, "ROWS_MAX", 2)
+    monkeypatch.setattr(online_command, "ROWS_MAX", 2)
+    assert names("--offset", "1") == ["bob", "alice"]
+    assert names("--user", "alice", "--offset", "2") == []
+    if partitions == 1:
+        assert names("--offset", "2") == ["alice"]
+        assert run("--limit", "2")[-1].endswith("; --offset 2 shows the next.")
+    else:
+        assert run("--limit", "2")[-1].endswith("; a higher --limit shows more.")
+        with pytest.raises(CommandError, match="--offset must be below 2 with several PARTITIONS, not 2"):
+            run("--offset", "2")
 
 
 @pytest.mark.usefixtures("partitions")

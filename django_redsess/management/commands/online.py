@@ -35,12 +35,12 @@ from django_redsess.management.terminal import (
 from django_redsess.online import Session, labels
 from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
 from django_redsess.online.labels import printable
-from django_redsess.online.listing import USERS_MAX, filter_of, seconds_of_active
+from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_end, seconds_of_active
 from django_redsess.online.samples import evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.address_index import network_of
-from django_redsess.transport.keys import is_sid
+from django_redsess.transport.keys import is_sid, keyspace
 
 AGES = {
     "year": "%(num)d y ago",
@@ -248,6 +248,9 @@ class Command(CommandWithExamples):
         }
         session_filter, order = filter_of(**filters), options["order"]
         if not session_filter.names_client:
+            if options["offset"] >= ROWS_MAX and rows_end(session_filter):
+                rule = f"--offset must be below {ROWS_MAX:,} with several PARTITIONS"
+                raise CommandError(f"{rule}, not {options['offset']:,}. --limit may be higher.")
             count = online.count(**filters)
             return count, online.pages(session_filter, order, offset=options["offset"], limit=options["limit"])
         by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
@@ -342,5 +345,8 @@ class Command(CommandWithExamples):
             return f"{total} There are none after the first {first:,}."
         last = first + listed
         these = f"{last:,}" if listed == 1 else f"{first + 1:,} to {last:,}"
-        more = f"; --offset {last} shows the next." if last < count else "."
+        more = "."
+        if last < count:
+            can_go_on = last < ROWS_MAX or keyspace().count == 1
+            more = f"; --offset {last} shows the next." if can_go_on else "; a higher --limit shows more."
         return f"{total} Listed: {these}{more}"
