@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from copy import copy
 from functools import partial, wraps
-from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from django.contrib import admin, messages
@@ -19,7 +17,7 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
-from django.utils.translation import gettext, gettext_lazy, ngettext, npgettext
+from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
@@ -192,7 +190,6 @@ class OnlineSessionAdmin(SessionPageAdmin):
         return {
             "present": above,
             "title": self._title(changelist, above["now"]),
-            **self._counted(changelist),
             "chosen": filters.chosen(changelist),
             "looked_through": sessions.looked_through,
             "index_helps": request.user.is_superuser and by_network and not conf.INDEX_ADDRESSES,
@@ -203,13 +200,6 @@ class OnlineSessionAdmin(SessionPageAdmin):
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._ends(request, changelist),
         }
-
-    def _counted(self, changelist: ChangeList) -> dict[str, Any]:
-        # Django's texts that count rows would say "online sessions", which is the name of the list.
-        word = npgettext("after a number", "session", "sessions", changelist.result_count)
-        counted = copy(changelist)
-        counted.opts = SimpleNamespace(verbose_name=word, verbose_name_plural=word)  # type: ignore[assignment]
-        return {"counted": counted, "module_name": word}
 
     def _title(self, changelist: ChangeList, now: Present | None) -> str:
         sessions, count = changelist.queryset, changelist.result_count

@@ -99,7 +99,7 @@ def test_rows_and_their_number_are_those_of_now_and_can_be_chosen(visitor: Visit
     sign_in(shopper, "alice", PASSWORD)
     refresh(admin)
     expect(rows(admin)).to_have_count(14)
-    expect(admin.locator(".paginator")).to_contain_text("14 sessions")
+    expect(admin.locator(".paginator")).to_contain_text("14 online sessions")
     expect(admin.locator(".action-counter")).to_have_text("0 of 14 selected")
     own = admin.locator("tr", has=admin.locator(".redsess-own")).locator("input")
     online.end(*(session.sid for session in online.sessions() if session.sid != own.get_attribute("value")))

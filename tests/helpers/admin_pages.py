@@ -99,7 +99,7 @@ class Page:
     @property
     def count(self) -> int:
         """How many sessions the list says there are."""
-        found = re.search(r"\b(\d[\d,]*) (?:signed in|(?:matching )?sessions?)\b", self.text)
+        found = re.search(r"\b(\d[\d,]*) (?:signed in|(?:matching |online )?sessions?)\b", self.text)
         assert found is not None
         return int(found[1].replace(",", ""))
 
