@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
-from django.urls import include, path
+from django.urls import clear_url_caches, include, path
 from django.utils import timezone
 
 from benchmarks.fill import fill
@@ -56,6 +56,7 @@ def serve(settings) -> Iterator[Callable[..., None]]:
         if users is not None:
             site.register(User, users)
         urlpatterns[:] = [path("admin/", site.urls), path("", include("testproject.shop.urls"))]
+        clear_url_caches()
         settings.ROOT_URLCONF = __name__
 
     yield serve
