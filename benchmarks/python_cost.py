@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import socket
 import sys
 import time
 from collections import Counter
@@ -92,7 +93,7 @@ def _entry(engine: str, operation: str, cost: Cost, base: Cost) -> dict[str, Any
 # What follows runs in the process of an engine.
 
 
-class Socket:
+class Socket(socket.socket):
     """A socket that keeps the replies that it receives, or gives kept replies instead of asking the server."""
 
     replies: list[bytes]
@@ -101,21 +102,20 @@ class Socket:
     """The number of the next reply; None while replies are being kept."""
 
     def __init__(self, real: Any) -> None:
-        self.real = real
+        seconds = real.gettimeout()
+        super().__init__(real.family, real.type, real.proto, fileno=real.detach())
+        self.settimeout(seconds)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-    def sendall(self, data: bytes) -> None:
+    def sendall(self, data: Any, flags: int = 0) -> None:
         if Socket.place is None:
-            self.real.sendall(data)
+            super().sendall(data)
             Socket.replies.append(b"")
         else:
             Socket.place += 1
 
     def recv_into(self, buffer: Any, *args: Any) -> int:
         if Socket.place is None:
-            size: int = self.real.recv_into(buffer, *args)
+            size: int = super().recv_into(buffer, *args)
             Socket.replies[-1] += bytes(memoryview(buffer)[:size])
             return size
         reply = Socket.replies[Socket.place - 1]
