@@ -127,6 +127,7 @@ def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up
     assert faults() == []
 
 
+@pytest.mark.slow
 def test_a_server_killed_under_load_has_all_it_acknowledged_and_is_cleaned(durable_server, use_server, start) -> None:
     use_server(durable_server)
     client, writers = durable_server.client, Writers(4)

@@ -321,6 +321,7 @@ def test_a_stall_hands_nobody_the_reply_of_another(own_cluster, settings, new_se
     assert_own(answers, visitors)
 
 
+@pytest.mark.slow
 def test_greenlets_whose_time_is_up(cluster, settings, greenlets) -> None:
     use_cluster(settings, cluster.urls)
     interrupted, own = greenlets(",".join(cluster.urls))

@@ -272,6 +272,7 @@ def test_one_command_takes_guests_out(redis, new_session, capsys) -> None:
     assert faults() == []
 
 
+@pytest.mark.slow
 def test_cleaners_of_guests_killed_in_a_flood_have_taken_whole_sessions(redis, new_session, start) -> None:
     count = 1500
     members = [new_session(str(number), colour="blue") for number in range(20)]

@@ -205,6 +205,7 @@ def test_tasks_that_are_cancelled_at_any_moment(visitors) -> None:
     asyncio.run(visit_all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
 def test_300_greenlets_at_once_are_served(server, greenlets, kind: str) -> None:
     assert greenlets(server.url, f"redis.{kind}") == [300] * 3
