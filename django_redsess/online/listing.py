@@ -4,12 +4,14 @@ Lists of sessions: pages by last seen or by login time, counts, and the rows tha
 The functions return calls or steps, as in :mod:`django_redsess.session.operations`.
 
 Several partitions are read together by plain commands. A script of each partition would take the server several times
-as long. The scripts are used only where sessions are due, since these have to be ended first.
+as long. Scripts are used where sessions are due, since these have to be ended first; and far down a list, since a
+client takes long to read thousands of entries.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,9 +36,17 @@ USERS_MAX = 1000
 ROWS_MAX = 10_000
 """A list of several partitions has so many rows by rank: all of them are read up to the last one that is wanted."""
 
+LISTED_AT_ONCE = 2_500
+"""How many entries of a list one call reads, in a millisecond or two."""
+
+PLAIN_MAX = 1_000
+"""Up to this row, a page of several partitions is read by plain commands: the server has less to do."""
+
 CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``of_users`` in ``lua/online.lua``."""
 
+
+_SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
 Guests = bool | Literal["only"]
 
@@ -410,7 +420,10 @@ def page(
         log_foreign(len(found) - len(sids_of(found)))
         return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
-        found = yield from Lists.of(session_filter, lists).first(last + 1, latest_first=latest_first)
+        if last < PLAIN_MAX:
+            found = yield from Lists.of(session_filter, lists).first(last + 1, latest_first=latest_first)
+        else:
+            found = yield from read_as_text(session_filter, lists, last + 1, latest_first=latest_first)
     else:
         found = yield from of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first)
     entries = found[first:]
@@ -433,6 +446,63 @@ def of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_
         return [[entries] for entries, _, _ in found]
 
     return (yield from merged(read, partitions, last + 1, reverse=latest_first))
+
+
+def read_as_text(
+    session_filter: SessionFilter,
+    lists: Sequence[tuple[Partition, list[str]]],
+    wanted: int,
+    *,
+    latest_first: bool = True,
+) -> Steps[list[Scored]]:
+    """Read the first ``wanted`` entries of all lists together, by scripts: a client takes long to read thousands."""
+    unread = True
+
+    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
+        nonlocal unread
+        keeps_due, unread = not unread, False
+        asked = [lists[number] for number in numbers]
+        how = {"with_scores": True, "latest_first": latest_first, "keeps_due": keeps_due}
+        found = yield from texts(session_filter, asked, count, **how)
+        return [[scored(text) for text in of_each] for of_each in found]
+
+    return (yield from merged(read, len(lists), wanted, reverse=latest_first))
+
+
+def texts(
+    session_filter: SessionFilter,
+    lists: Sequence[tuple[Partition, list[str]]],
+    count: int,
+    *,
+    with_scores: bool,
+    latest_first: bool = True,
+    keeps_due: bool = False,
+) -> Steps[list[list[bytes]]]:
+    """Read the first ``count`` entries of each list, as one text. See ``newest`` in ``lua/online.lua``."""
+    script, calls = scripts.NEWEST, list[Call[list[bytes]]]()
+    for offset in range(0, count, LISTED_AT_ONCE):
+        args = script.arguments(
+            active=milliseconds(session_filter.active_seconds),
+            offset=offset,
+            count=min(LISTED_AT_ONCE, count - offset),
+            latest_first=latest_first,
+            with_scores=with_scores,
+            # If a later call ended due sessions, it would find other ranks.
+            keeps_due=keeps_due or offset > 0,
+        )
+        for partition, names in lists:
+            calls.append(Call(partition, script, script.keys(partition, lists=names), args, lambda reply, _: reply))
+    found = yield from together(calls)
+    separator = b" " if with_scores else b""
+    return [
+        [separator.join(parts) for parts in zip(*found[number :: len(lists)], strict=True)]
+        for number in range(len(lists))
+    ]
+
+
+def scored(text: bytes) -> list[Scored]:
+    """Return the entries in a text of sids and scores, with blanks between."""
+    return [(float(score), sid) for sid, score in _SCORED.findall(text)]
 
 
 def sids_of(entries: Iterable[tuple[Any, ...]]) -> list[str]:

@@ -9,7 +9,6 @@ who sent the last request. Only of those that match is the seal checked.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -26,10 +25,8 @@ from django_redsess.session.record import RecordError, client_in, sealed_part, u
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.packing import head, tail
-from django_redsess.transport.partitions import Parts, Scored, ask_each, batches, merged, together, with_scores
+from django_redsess.transport.partitions import Scored, ask_each, batches, together, with_scores
 from django_redsess.transport.steps import Call, Steps, drive
-
-_SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +53,9 @@ class AddressLists:
         """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
         others = [names for _, names in listing.lists_of(self.lists.session_filter, by_seen=by_seen)]
         script, found = scripts.IN_NETWORK, list[Scored]()
-        for offset in range(0, max(map(max, self.counts)), LISTED_AT_ONCE):
+        for offset in range(0, max(map(max, self.counts)), listing.LISTED_AT_ONCE):
             args = script.arguments(
-                first=self.network.first, last=self.network.last, offset=offset, count=LISTED_AT_ONCE
+                first=self.network.first, last=self.network.last, offset=offset, count=listing.LISTED_AT_ONCE
             )
             calls = []
             for partition, names, other_names, counts in zip(
@@ -67,7 +64,7 @@ class AddressLists:
                 if max(counts) > offset:
                     pairs = [name for pair in zip(names, other_names, strict=True) for name in pair]
                     keys = script.keys(partition, lists=pairs)
-                    calls.append(Call(partition, script, keys, args, lambda reply: scored(b" ".join(reply))))
+                    calls.append(Call(partition, script, keys, args, lambda reply: listing.scored(b" ".join(reply))))
             for entries in (yield from together(calls)):
                 found += entries
         kept = {member: score for score, member in found if since is None or score >= since}
@@ -109,7 +106,7 @@ class AddressLists:
         latest, passed = (float(self.network.first), b""), 0
         while True:
             skipped = max(0, passed - READ_AGAIN)
-            limits = "BYSCORE", "LIMIT", skipped, LISTED_AT_ONCE, "WITHSCORES"
+            limits = "BYSCORE", "LIMIT", skipped, listing.LISTED_AT_ONCE, "WITHSCORES"
             command = packing.command("ZRANGE", name, str(latest[0]), self.network.last, *limits)
             [[reply]] = drive(ask_each("page", [partition], lambda *_, packed=command: packed, 1))
             found = with_scores(reply)
@@ -118,23 +115,15 @@ class AddressLists:
                 passed = 0
                 continue
             yield from (entry for entry in found if entry > latest)
-            if len(found) < LISTED_AT_ONCE:
+            if len(found) < listing.LISTED_AT_ONCE:
                 return
             score = found[-1][0]
             passed = sum(entry[0] == score for entry in found) + (skipped if score == latest[0] else 0)
             latest = max(latest, found[-1])
 
 
-def scored(text: bytes) -> list[Scored]:
-    """Return the entries in a text of sids and scores, with blanks between."""
-    return [(float(score), sid) for sid, score in _SCORED.findall(text)]
-
-
 SCAN_LIMIT, LOOKED_AT_ONCE = 10_000, 5_000
 """A search looks through so many sessions, and so many at once: the newest, by sign-in or by last seen."""
-
-LISTED_AT_ONCE = 2_500
-"""How many entries of a list one call reads, in a millisecond or two."""
 
 READ_AGAIN = 250
 """Of sessions with one address, so many that were read are read again. If more have ended, all of them are."""
@@ -258,50 +247,12 @@ def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], boo
         return (yield from _newest_of_users(base, by_seen=by_seen))
     lists = listing.lists_of(base, by_seen=by_seen)
     if len(lists) == 1 and len(lists[0][1]) == 1:
-        [[text]] = yield from _newest_texts(base, lists, SCAN_LIMIT + 1, with_scores=False)
+        [[text]] = yield from listing.texts(base, lists, SCAN_LIMIT + 1, with_scores=False)
         joined = text.decode(errors="replace")
         sids = [joined[at : at + 20] for at in range(0, len(joined), 20)]
         return [sid for sid in sids[:SCAN_LIMIT] if is_sid(sid)], len(sids) <= SCAN_LIMIT
-    unread = True
-
-    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
-        nonlocal unread
-        keeps_due, unread = not unread, False
-        asked = [lists[number] for number in numbers]
-        found = yield from _newest_texts(base, asked, count, with_scores=True, keeps_due=keeps_due)
-        return [[scored(text) for text in texts] for texts in found]
-
-    found = yield from merged(read, len(lists), SCAN_LIMIT + 1, reverse=True)
+    found = yield from listing.read_as_text(base, lists, SCAN_LIMIT + 1)
     return [member.decode() for _, member in found[:SCAN_LIMIT]], len(found) <= SCAN_LIMIT
-
-
-def _newest_texts(
-    base: SessionFilter,
-    lists: Sequence[tuple[Partition, list[str]]],
-    count: int,
-    *,
-    with_scores: bool,
-    keeps_due: bool = False,
-) -> Steps[list[list[bytes]]]:
-    """Read up to ``count`` of the newest entries of each list, as one text. See ``newest`` in ``lua/online.lua``."""
-    script, calls = scripts.NEWEST, list[Call[list[bytes]]]()
-    for offset in range(0, count, LISTED_AT_ONCE):
-        args = script.arguments(
-            active=listing.milliseconds(base.active_seconds),
-            offset=offset,
-            count=min(LISTED_AT_ONCE, count - offset),
-            with_scores=with_scores,
-            # If a later call ended due sessions, it would find other ranks.
-            keeps_due=keeps_due or offset > 0,
-        )
-        for partition, names in lists:
-            calls.append(Call(partition, script, script.keys(partition, lists=names), args, lambda reply, _: reply))
-    found = yield from together(calls)
-    separator = b" " if with_scores else b""
-    return [
-        [separator.join(parts) for parts in zip(*found[number :: len(lists)], strict=True)]
-        for number in range(len(lists))
-    ]
 
 
 def _newest_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from django_redsess import online
+from django_redsess.online import listing
 from tests.helpers.behind import have_partitions
 from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
 
@@ -24,7 +25,7 @@ sessions = st.lists(st.tuples(crowds, st.sampled_from([0, 0, 1, 2, 50])), min_si
 
 
 @hypothesis.given(sessions, st.integers(0, 120), st.integers(1, 120), st.data())
-def test_a_page_over_many_partitions_is_what_it_should_be(redis, there, offset, limit, data) -> None:
+def test_a_page_over_many_partitions_is_what_it_should_be(redis, monkeypatch, there, offset, limit, data) -> None:
     redis.flushall()
     now = now_of(redis)
     known = [
@@ -32,6 +33,7 @@ def test_a_page_over_many_partitions_is_what_it_should_be(redis, there, offset, 
         for n, (user, ago) in enumerate(there)
     ]
     put(redis, known)
+    monkeypatch.setattr(listing, "PLAIN_MAX", data.draw(st.sampled_from([0, 10_000])))
     guests, active = data.draw(st.booleans()), data.draw(st.sampled_from([None, 120]))
     by_seen = guests or active is not None
     order: online.Order = data.draw(st.sampled_from(["seen_at", "-seen_at"] if by_seen else ORDERS))

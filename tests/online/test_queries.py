@@ -211,7 +211,8 @@ def test_a_page_looks_up_no_more_than_it_shows(redis, partitions, order) -> None
         with watched(redis) as commands:
             assert len(online.sessions(offset=offset, limit=25, order=order)) == 25
         words = Counter(command[0].upper() for command in commands)
-        assert words["EVALSHA"] < (2 if partitions == 1 else 4 * 2)
+        # Beyond a thousand rows, scripts read each partition, and again in two parts.
+        assert words["EVALSHA"] < (2 if partitions == 1 else 4 * 2 if offset < 1000 else 4 * 5)
         assert words["HGET"] == 25
         ranges = [command for command in commands if command[0].upper() == "ZRANGE"]
         # Of a session on the page, the newest item is read: from -1 to -1.

@@ -11,7 +11,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
-from django_redsess.online import searching
+from django_redsess.online import listing, searching
 from django_redsess.online.searching import LookedThrough
 from django_redsess.session import operations
 from django_redsess.session.address_index import address_score
@@ -181,7 +181,7 @@ def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(setti
     assert (queryset.count(), queryset.looked_through) == (len(numbers), None)
     monkeypatch.setattr(searching, "READ_AGAIN", 1)
     for at_once in (2, 50):
-        monkeypatch.setattr(searching, "LISTED_AT_ONCE", at_once)
+        monkeypatch.setattr(listing, "LISTED_AT_ONCE", at_once)
         assert [row.session for row in queryset.all()] == rows
         assert [row.session for row in queryset[5:11]] == rows[5:11]
     newest = [sid for number, sid in stored if number >= 9][::-1]
@@ -194,7 +194,7 @@ def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(setti
 def test_sessions_that_end_leave_out_no_other_one_of_a_network(settings, monkeypatch, arrive) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
-    monkeypatch.setattr(searching, "LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(listing, "LISTED_AT_ONCE", 2)
     monkeypatch.setattr(searching, "READ_AGAIN", 1)
     there = {arrive(f"198.51.100.{number}", CHROME, f"{user}") for user, number in enumerate([1, *([7] * 20), 9])}
     for last in (3, 9):
@@ -208,7 +208,7 @@ def test_sessions_that_end_leave_out_no_other_one_of_a_network(settings, monkeyp
 
 def test_a_search_says_how_far_it_looked(monkeypatch, arrive) -> None:
     monkeypatch.setattr(searching, "SCAN_LIMIT", 3)
-    monkeypatch.setattr(searching, "LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(listing, "LISTED_AT_ONCE", 2)
     sids = [arrive("198.51.100.7", CHROME, str(user)) for user in range(1, 6)]
     rows = OnlineSession.online.all().of_browser("chrome")
     assert (rows.count(), rows.looked_through) == (3, LookedThrough(3, is_all=False))
