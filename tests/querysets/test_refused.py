@@ -25,7 +25,7 @@ WORK = {
     SESSIONS: {
         *BOTH_DO,
         *("reverse", "last", "of_users", "with_guests", "only_guests", "active", "newest", "marking"),
-        *("of_network", "of_browser", "of_system", "looked_through", "rows_of", "resolve_expression"),
+        *("of_network", "of_browser", "of_system", "looked_through", "rows_of", "in_pages", "resolve_expression"),
     },
     ITEMS: {*BOTH_DO, "resolving"},
 }
