@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_network
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, get_args
@@ -21,7 +22,7 @@ from django.db.models import Model, Q, QuerySet
 
 from django_redsess import online, viewed
 from django_redsess.online.cursor import Place
-from django_redsess.online.listing import ROWS_MAX, USERS_MAX, Guests, SessionFilter, rows_end, seconds_of_active
+from django_redsess.online.listing import ROWS_MAX, USERS_MAX, SessionFilter, rows_end, seconds_of_active
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session.address_index import named_network, network_of
@@ -556,7 +557,8 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def _found(self) -> list[online.Session]:
         user_ids, guests, active_seconds, *_ = self.session_filter
-        wanted = Wanted(self.session_filter)
+        # Guests' sessions, and those of users.
+        wanted, is_listed = Wanted(self.session_filter), (bool(guests), guests != "only")
         since = datetime.min.replace(tzinfo=UTC)
         if active_seconds is not None:
             since = datetime.now(UTC) - timedelta(seconds=active_seconds)
@@ -565,14 +567,10 @@ class SessionQuerySet(RedisQuerySet[Any]):
             for session in online.find(self._named or ())
             if session.seen_at >= since
             and wanted.has(session.address, session.user_agent)
-            and (session.user_id in user_ids if user_ids is not None else _is_listed(session, guests))
+            and (session.user_id in user_ids if user_ids is not None else is_listed[session.login_at is not None])
         ]
-        by_seen = self.by_seen
-
-        def position(session: online.Session) -> tuple[datetime, str]:
-            return session.login_at if session.login_at and not by_seen else session.seen_at, session.sid
-
-        return sorted(found, key=position, reverse=self._order.startswith("-"))
+        place = partial(online.place_of, by_seen=self.by_seen)
+        return sorted(found, key=place, reverse=self._order.startswith("-"))
 
 
 def _narrower(first: str, second: str) -> str | None:
@@ -584,10 +582,6 @@ def _narrower(first: str, second: str) -> str | None:
     # "Chrome 12" is no beginning of "Chrome 120", as in is_browser().
     cuts_number = short[-1:].isdigit() and long[len(short) :][:1].isdigit()
     return long if long.lower().startswith(short.lower()) and not cuts_number else None
-
-
-def _is_listed(session: online.Session, guests: Guests) -> bool:
-    return guests != "only" if session.login_at else bool(guests)
 
 
 def users_by_id(user_ids: set[str], among: QuerySet[Any] | None = None) -> dict[str, AbstractBaseUser]:

@@ -40,7 +40,7 @@ def after(
         if session_filter.has_list(by_seen=by_seen):
             # Those with the time of the place come again.
             begin = None if place is None else place.score + latest_first
-            found = yield from listing.Lists.of(session_filter, lists).first(
+            found = yield from listing.Lists(session_filter, lists).first(
                 wanted, begin=begin, latest_first=latest_first, ends_due=ends_due
             )
         else:

@@ -125,13 +125,6 @@ def filter_of(
     return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds, **client)
 
 
-class Counted(NamedTuple):
-    """How many sessions a partition has. ``at`` is the server's time in milliseconds."""
-
-    sessions: int
-    at: int
-
-
 class ListRow(NamedTuple):
     """A session as a list shows it. ``login_at`` is None for a guest. ``record`` is packed."""
 
@@ -147,9 +140,11 @@ Page = tuple[list[tuple[float, bytes]], int, list[ListRow]]
 """The entries, score and member; how many of them were looked up; and the rows that were found."""
 
 
-def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[Counted]]:
+def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[tuple[int, int]]]:
     """
     Count the sessions of each partition. Each call first ends up to 200 due sessions.
+
+    Each returns how many there are, and the server's time in milliseconds.
 
     With both ``user_ids`` and ``active_seconds``, at most 5 000 sign-ins of a partition are counted. ``listed`` sets
     this limit for ``user_ids`` alone, too: it counts the sessions that :func:`page` can reach.
@@ -157,7 +152,13 @@ def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[C
     script, kind = scripts.COUNT, "" if session_filter.user_ids is None else "listed" if listed else "users"
     args = script.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
     return [
-        Call(partition, script, script.keys(partition, lists=lists), args, lambda reply, _: Counted(*map(int, reply)))
+        Call(
+            partition,
+            script,
+            script.keys(partition, lists=lists),
+            args,
+            lambda reply, _: (int(reply[0]), int(reply[1])),
+        )
         for partition, lists in lists_of(session_filter)
     ]
 
@@ -169,7 +170,7 @@ def census(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tupl
     ``listed`` is as in :func:`count`.
     """
     counted = yield from together(count(session_filter, listed=listed))
-    return sum(part.sessions for part in counted), max((part.at for part in counted), default=0)
+    return sum(sessions for sessions, _ in counted), max((at for _, at in counted), default=0)
 
 
 def read_entries(
@@ -281,7 +282,7 @@ def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
     if session_filter.user_ids is None:
         lists = lists_of(session_filter)
         if len(lists) > 1:
-            return sum(map(sum, (yield from Lists.of(session_filter, lists).counts())))
+            return sum(map(sum, (yield from Lists(session_filter, lists).counts())))
     return (yield from census(session_filter, listed=listed))[0]
 
 
@@ -311,21 +312,14 @@ def _lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The lists of each partition. Each partition has as many of them, and all have scores of one kind."""
+    """
+    The lists that :func:`lists_of` or :func:`address_lists_of` returns, unless they are those of several users.
+
+    Each partition has as many of them, and all have scores of one kind.
+    """
 
     session_filter: SessionFilter
-    partitions: list[Partition]
-    names: list[list[str]]
-
-    @classmethod
-    def of(cls, session_filter: SessionFilter, lists: Sequence[tuple[Partition, list[str]]]) -> Lists:
-        """Put together what :func:`lists_of` or :func:`address_lists_of` returns, unless it is of several users."""
-        return cls(session_filter, [partition for partition, _ in lists], [names for _, names in lists])
-
-    @property
-    def of_each(self) -> int:
-        """How many lists a partition has."""
-        return len(self.names[0])
+    by_partition: Sequence[tuple[Partition, list[str]]]
 
     def counts(self) -> Steps[list[list[int]]]:
         """Count the sessions of each list. First end up to 200 due sessions of each partition."""
@@ -366,7 +360,7 @@ class Lists:
             found = yield from self.ask(entries, numbers, ends_due=ends_due)
             return [[with_scores(reply) for reply in replies] for replies in found]
 
-        return (yield from merged(read, len(self.partitions), wanted, reverse=latest_first))
+        return (yield from merged(read, len(self.by_partition), wanted, reverse=latest_first))
 
     def _since(self, at: int) -> str:
         active = self.session_filter.active_seconds
@@ -380,21 +374,23 @@ class Lists:
 
         ``numbers`` are those of the partitions, by default all. ``ends_due`` first ends up to 200 due sessions of each.
         """
-        asked = range(len(self.partitions)) if numbers is None else numbers
-        partitions = [self.partitions[number] for number in asked]
+        asked = range(len(self.by_partition)) if numbers is None else numbers
+        lists = [self.by_partition[number] for number in asked]
 
         def commands(position: int, at: int) -> bytes:
-            due = head(4, "ZCOUNT", partitions[position].expire, "-inf") + tail(at) if ends_due else b""
-            return b"".join([due, *(command(name, at) for name in self.names[asked[position]])])
+            partition, names = lists[position]
+            due = head(4, "ZCOUNT", partition.expire, "-inf") + tail(at) if ends_due else b""
+            return b"".join([due, *(command(name, at) for name in names)])
 
-        found = yield from ask_each("page", partitions, commands, ends_due + self.of_each)
+        of_each = len(lists[0][1])
+        found = yield from ask_each("page", [partition for partition, _ in lists], commands, ends_due + of_each)
         if not ends_due:
             return found
         late = [number for number, (due, *_) in zip(asked, found, strict=True) if due]
         results = {number: replies for number, (_, *replies) in zip(asked, found, strict=True)}
         if late:
-            calls = dict(zip(self.partitions, count(self.session_filter), strict=True))
-            yield from together([calls[self.partitions[number]] for number in late])
+            calls = count(self.session_filter)
+            yield from together([calls[number] for number in late])
             results.update(zip(late, (yield from self.ask(command, late)), strict=True))
         return [results[number] for number in asked]
 
@@ -421,7 +417,7 @@ def page(
         return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
         if last < PLAIN_MAX:
-            found = yield from Lists.of(session_filter, lists).first(last + 1, latest_first=latest_first)
+            found = yield from Lists(session_filter, lists).first(last + 1, latest_first=latest_first)
         else:
             found = yield from read_as_text(session_filter, lists, last + 1, latest_first=latest_first)
     else:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
+from typing import Any
 
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
@@ -40,7 +41,7 @@ class AddressLists:
     @classmethod
     def read(cls, base: SessionFilter, network: Network) -> Steps[AddressLists]:
         """Count the sessions of ``network``. First end up to 200 due sessions of each partition."""
-        lists = Lists.of(base, listing.address_lists_of(base))
+        lists = Lists(base, listing.address_lists_of(base))
         ends = tail(network.first, network.last)
         counts = yield from lists.ask(lambda name, _: head(4, "ZCOUNT", name) + ends, ends_due=True)
         return cls(lists, network, counts)
@@ -53,13 +54,12 @@ class AddressLists:
         """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
         others = [names for _, names in listing.lists_of(self.lists.session_filter, by_seen=by_seen)]
         script, found = scripts.IN_NETWORK, list[Scored]()
+        first, last = self.network.first, self.network.last
         for offset in range(0, max(map(max, self.counts)), listing.LISTED_AT_ONCE):
-            args = script.arguments(
-                first=self.network.first, last=self.network.last, offset=offset, count=listing.LISTED_AT_ONCE
-            )
+            args = script.arguments(first=first, last=last, offset=offset, count=listing.LISTED_AT_ONCE)
             calls = []
-            for partition, names, other_names, counts in zip(
-                self.lists.partitions, self.lists.names, others, self.counts, strict=True
+            for (partition, names), other_names, counts in zip(
+                self.lists.by_partition, others, self.counts, strict=True
             ):
                 if max(counts) > offset:
                     pairs = [name for pair in zip(names, other_names, strict=True) for name in pair]
@@ -77,19 +77,12 @@ class AddressLists:
         Of several partitions, all before them are read, too.
         """
         first, last = self.network.first, self.network.last
-        if len(self.lists.partitions) == 1:
-            [partition], [names], script = self.lists.partitions, self.lists.names, scripts.PAGE
-            args = script.arguments(
-                order="",
-                active="",
-                low=str(first),
-                first=offset,
-                last=offset + limit - 1,
-                latest_first=False,
-                with_rows=False,
-                keeps_due=True,
-            )
-            found, _, _ = yield from Call(partition, script, script.keys(partition, lists=names), args, listing.page_in)
+        if len(self.lists.by_partition) == 1:
+            [(partition, names)], script = self.lists.by_partition, scripts.PAGE
+            ranks: dict[str, Any] = {"low": str(first), "first": offset, "last": offset + limit - 1}
+            how = {"order": "", "active": "", "latest_first": False, "with_rows": False, "keeps_due": True}
+            args, keys = script.arguments(**ranks, **how), script.keys(partition, lists=names)
+            found, _, _ = yield from Call(partition, script, keys, args, listing.page_in)
         else:
             found = yield from self.lists.first(offset + limit, begin=first, latest_first=False, ends_due=False)
             found = found[offset:]
@@ -97,8 +90,8 @@ class AddressLists:
 
     def walk(self) -> Iterator[str]:
         """Yield all sids in the order of their addresses. None is left out because others end meanwhile."""
-        names = zip(self.lists.partitions, self.lists.names, strict=True)
-        for entry in merge(*(self._entries(partition, name) for partition, of_each in names for name in of_each)):
+        lists = [(partition, name) for partition, names in self.lists.by_partition for name in names]
+        for entry in merge(*(self._entries(partition, name) for partition, name in lists)):
             yield from listing.sids_of([entry])
 
     def _entries(self, partition: Partition, name: str) -> Iterator[Scored]:

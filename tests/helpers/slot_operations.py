@@ -389,8 +389,8 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
     sid = world.user.sid or ""
     everybody, of_user = SessionFilter(guests=True), SessionFilter(user_ids=["7"])
     return {
-        "count": lambda: [call.run().sessions for call in listing.count(everybody)],
-        "count users": lambda: [call.run().sessions for call in listing.count(of_user)],
+        "count": lambda: [call.run()[0] for call in listing.count(everybody)],
+        "count users": lambda: [call.run()[0] for call in listing.count(of_user)],
         "list": lambda: [each.sid for each in online.sessions(guests=True)],
         "list by sign-in": lambda: [each.sid for each in online.sessions()],
         "list of users": lambda: [each.sid for each in online.sessions(user_ids=["7"])],
