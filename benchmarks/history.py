@@ -49,7 +49,7 @@ def measure(kind: str) -> list[tuple[str, str, str]]:
 
 
 def _rows() -> list[tuple[str, str, str]]:
-    from django_redsess.contrib.history import recording
+    from django_redsess.contrib.history import receivers
     from django_redsess.signals import BegunSession, EndedSession, Reason
 
     now = datetime.now(UTC)
@@ -61,8 +61,8 @@ def _rows() -> list[tuple[str, str, str]]:
         begun.append(BegunSession("0" * 20, user_id, login_at, None, address, agent))
         ended.append(EndedSession("0" * 20, user_id, Reason.EXPIRED, now, login_at, now))
     receivers: list[tuple[str, Callable[..., None], list[Any]]] = [
-        ("rows of sign-ins", recording.began, begun),
-        ("rows of ends", recording.ended, ended),
+        ("rows of sign-ins", receivers.began, begun),
+        ("rows of ends", receivers.ended, ended),
     ]
     return [(what, f"{_rate(receive, events):,.0f}", "a second") for what, receive, events in receivers]
 
@@ -79,13 +79,13 @@ def _cleaner(url: str) -> list[tuple[str, str, str]]:
 
     from benchmarks.fill import fill
     from django_redsess import cleaning
-    from django_redsess.contrib.history import recording
+    from django_redsess.contrib.history import receivers
     from django_redsess.signals import BegunSession
 
     client: Any = Redis.from_url(url)
     rates: dict[bool, list[float]] = {False: [], True: []}
     for is_on in (False, True) * 3:
-        recording.disconnect()
+        receivers.disconnect()
         fill(client, SESSIONS, viewed=0, due=True)
         if is_on:
             begun = []
@@ -94,8 +94,8 @@ def _cleaner(url: str) -> list[tuple[str, str, str]]:
                 login_at, user_id = datetime.fromtimestamp(login_ms / 1000, UTC), str(name, "utf-8").rpartition(":")[2]
                 begun.append(BegunSession(sid.decode(), user_id, login_at, None, "203.0.113.7", AGENT.format(145, 145)))
             # As sign-ins have written them: an end changes a row, and inserts none.
-            _rate(recording.began, begun)
-            recording.connect()
+            _rate(receivers.began, begun)
+            receivers.connect()
         began = time.perf_counter()
         ended = sum(cleaning.expired())
         rates[is_on].append(ended / (time.perf_counter() - began))
@@ -110,7 +110,7 @@ def _pairs() -> list[tuple[str, str, str]]:
 
     from django_redsess import online
     from django_redsess.backend import SessionStore
-    from django_redsess.contrib.history import recording
+    from django_redsess.contrib.history import receivers
 
     found: dict[tuple[str, bool], list[float]] = {}
 
@@ -131,7 +131,7 @@ def _pairs() -> list[tuple[str, str, str]]:
 
     for number in range(2 * PAIRS):
         is_on = number % 2 == 1
-        (recording.connect if is_on else recording.disconnect)()
+        (receivers.connect if is_on else receivers.disconnect)()
         session = timed("a sign-in", is_on, partial(sign_in, number))
         timed("an end", is_on, partial(end, session))
     return [

@@ -391,9 +391,9 @@ class SessionQuerySet(RedisQuerySet[Any]):
             return True
         if self.sids is not None or user_ids is None or not self._is_limited:
             return False
-        total, of_users = online.total, SessionFilter(user_ids)
+        count, of_users = online.count_matching, SessionFilter(user_ids)
         return len(user_ids) == USERS_MAX or self._once(
-            ("is_cut", user_ids), lambda: total(of_users, listed=True) < total(of_users)
+            ("is_cut", user_ids), lambda: count(of_users, listed=True) < count(of_users)
         )
 
     @property
@@ -520,7 +520,9 @@ class SessionQuerySet(RedisQuerySet[Any]):
             return len(self._found())
         if self.session_filter.names_client:
             return self._matching().count
-        return self._once(self.session_filter, lambda: online.total(self.session_filter, listed=self._is_limited))
+        return self._once(
+            self.session_filter, lambda: online.count_matching(self.session_filter, listed=self._is_limited)
+        )
 
     def _matching(self) -> Matching:
         question = self.session_filter, self.by_seen

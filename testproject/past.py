@@ -25,7 +25,7 @@ from django_redsess.session.record import pack, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.packing import command
-from django_redsess.transport.steps import Plain
+from django_redsess.transport.steps import Commands
 
 MINUTE, HOUR, DAY = 60_000, 60 * 60_000, 24 * 60 * 60_000
 """Milliseconds."""
@@ -183,4 +183,4 @@ def _came(curve: Sequence[int]) -> list[int]:
 
 def _ask(partition: Partition, *commands: list[Any]) -> list[Any]:
     packed = b"".join(command(*parts) for parts in commands)
-    return Plain(partition, "past", packed, len(commands), list, len(commands)).run()
+    return Commands(partition, "past", packed, len(commands), list, len(commands)).run()

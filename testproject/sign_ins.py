@@ -15,7 +15,7 @@ from django.contrib.auth.models import User
 
 from django_redsess import online
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.recording import row_of_beginning
+from django_redsess.contrib.history.receivers import row_of_beginning
 from django_redsess.signals import Reason
 from testproject.people import (
     CHROME_WINDOWS,

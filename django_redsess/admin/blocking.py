@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
-from django_redsess.admin import history, pages
+from django_redsess.admin import log_entries, pages
 from django_redsess.admin.users import hidden_users, name_among, users_admin
 from django_redsess.online import labels
 from django_redsess.permissions import keeps_all_of, rules, unstored
@@ -96,7 +96,7 @@ def lift(request: HttpRequest, user: AbstractBaseUser) -> bool:
     """Lift the block of ``user``, and save that in the user's history. Return whether there was one."""
     was_blocked = online.unblock(user)
     if was_blocked:
-        history.save_lift(request, online.user_id_of(user), user)
+        log_entries.save_lift(request, online.user_id_of(user), user)
     return was_blocked
 
 

@@ -24,7 +24,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.admin import blocking, history, own_sessions, pages
+from django_redsess.admin import blocking, log_entries, own_sessions, pages
 from django_redsess.admin.end_form import EndForm
 from django_redsess.admin.end_texts import count_text, ended_text, user_text
 from django_redsess.admin.filters import chosen
@@ -140,7 +140,7 @@ class EndingAdmin(pages.ListAdmin):
         superusers = self._protected_user_ids(request)
         sids = [session.sid for session in found if self.has_end_permission(request, session)]
         # A guest may sign in as a superuser meanwhile: the script looks again.
-        with history.saving_ends(request, message):
+        with log_entries.saving_ends(request, message):
             ended = online.end(*sids, message=message, keep_users=superusers)
         self._sign_out_if_own(request, ended)
         return sids, ended
@@ -158,9 +158,9 @@ class EndingAdmin(pages.ListAdmin):
             # The site's own list names its sessions, or has guests only.
             _, ended = self.end_found(request, filter(partial(self._may_end_other, request), matching), message)
             return ended
-        _, latest = online.census(matching.session_filter)
+        _, latest = online.count_at(matching.session_filter)
         work = self._work(request, matching, {"message": message, "latest": latest}, Progress())
-        with history.saving_ends(request, message):
+        with log_entries.saving_ends(request, message):
             return work.run()
 
     def block(self, request: HttpRequest, user: AbstractBaseUser, until: datetime, message: str) -> EndedCount:
@@ -170,12 +170,12 @@ class EndingAdmin(pages.ListAdmin):
         See :meth:`to_block` for who may be blocked. Arguments and errors are those of
         :func:`django_redsess.online.block`.
         """
-        with history.saving_ends(request, message) as done:
+        with log_entries.saving_ends(request, message) as done:
             try:
                 return online.block(user, until=until, message=message, by=cast(AbstractBaseUser, request.user))
             finally:
                 if done.blocked:
-                    history.save_block(request, user, until, message)
+                    log_entries.save_block(request, user, until, message)
 
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
@@ -191,7 +191,7 @@ class EndingAdmin(pages.ListAdmin):
         if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
             raise PermissionDenied
         work = self._work(request, matching, data, progress)
-        with history.saving_ends(request, data["message"]) as done:
+        with log_entries.saving_ends(request, data["message"]) as done:
             ended = done.kicked
             replicas = least(progress.confirmed_by, work.run(seconds=END_SECONDS, limit=END_MAX).confirmed_by)
             if work.done and data["own"]:
@@ -328,7 +328,7 @@ class EndingAdmin(pages.ListAdmin):
 
     def _context_of_query(self, request: HttpRequest, matching: SessionQuerySet) -> dict[str, Any]:
         asked = matching.session_filter
-        total, at = online.census(asked.of_any_client)
+        total, at = online.count_at(asked.of_any_client)
         if asked.names_client:
             total = matching.count()
         protected = self._count_protected(request, matching)

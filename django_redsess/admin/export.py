@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 from django.utils import translation
 
 from django_redsess import times
-from django_redsess.admin import history
+from django_redsess.admin import log_entries
 from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
 from django_redsess.querysets import SessionQuerySet
 
@@ -46,7 +46,7 @@ def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
         return HttpResponseBadRequest()
     sessions: SessionQuerySet = listed.queryset
     # Written before the first byte is sent: whoever breaks off may have got the first part.
-    history.save_export(request, sessions.count(), file_format, query_text(request))
+    log_entries.save_export(request, sessions.count(), file_format, query_text(request))
     batches = _batches(sessions, partial(sessions_admin.has_view_permission, request))
     looked_through, is_all = sessions.looked_through, not sessions.is_cut
     newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"

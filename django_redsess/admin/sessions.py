@@ -23,8 +23,8 @@ from django.views.decorators.http import require_POST, require_safe
 from django_redsess import online
 from django_redsess.admin import blocking, filters, pages
 from django_redsess.admin.blocking import blocked_view, unblock_view
+from django_redsess.admin.chart import heading, numbers_view, present
 from django_redsess.admin.export import export_view
-from django_redsess.admin.numbers import heading, numbers_view, present
 from django_redsess.admin.session_page import SessionPageAdmin
 from django_redsess.admin.users import (
     found_users,

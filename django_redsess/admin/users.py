@@ -25,7 +25,7 @@ from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, sign_in_source
-from django_redsess.admin import history
+from django_redsess.admin import log_entries
 from django_redsess.admin.pages import (
     NAME_MAX,
     USER,
@@ -240,7 +240,7 @@ def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
         transaction.on_commit(end, using=using)
         user.is_active = False
         user.save(update_fields=["is_active"])
-        history.save_deactivation(request, user, message)
+        log_entries.save_deactivation(request, user, message)
     if not done:
         # The request has a transaction of its own (ATOMIC_REQUESTS). Its commit ends them once more.
         end()
@@ -249,7 +249,7 @@ def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
 
 def _end_all(request: HttpRequest, user_id: str, message: str) -> AllEnded:
     work = BulkEnding(SessionFilter((user_id,)), message=message)
-    with history.saving_ends(request, message) as done, suppress(SessionStoreUnavailable):
+    with log_entries.saving_ends(request, message) as done, suppress(SessionStoreUnavailable):
         work.run()
     return done.kicked, work.confirmed_by, not work.done
 

@@ -22,7 +22,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import viewed
-from django_redsess.admin import history
+from django_redsess.admin import log_entries
 from django_redsess.admin.pages import ListAdmin, item_html, links_of, shown_number
 from django_redsess.conf import conf
 from django_redsess.models import PopularItem
@@ -147,7 +147,7 @@ class PopularItemAdmin(ListAdmin):
         if not count:
             return self._nothing_to_reset(request)
         text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
-        history.line(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
+        log_entries.line(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
         messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views(count)})
         return self.to_list()
 
@@ -156,7 +156,7 @@ class PopularItemAdmin(ListAdmin):
         for item, count in counts.items():
             text = ngettext("Reset %(count)d view.", "Reset %(count)d views.", count) % {"count": count}
             # Some databases refuse control characters.
-            lines.append(history.line(request, PopularItem, visible(item), visible(item), text))
+            lines.append(log_entries.line(request, PopularItem, visible(item), visible(item), text))
         LogEntry.objects.bulk_create(lines)
 
     def _nothing_to_reset(self, request: HttpRequest) -> HttpResponse:

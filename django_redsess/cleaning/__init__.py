@@ -13,7 +13,7 @@ from django.dispatch import Signal
 
 from django_redsess import observers
 from django_redsess.conf import conf
-from django_redsess.online import numbers, samples
+from django_redsess.online import samples, statistics
 from django_redsess.session import eviction
 from django_redsess.session.eviction import Batch, cleaned, limits
 from django_redsess.session.operations import AT_ONCE_MAX
@@ -138,7 +138,7 @@ def tell_totals() -> None:
     """Tell observers the store's numbers. One process is enough. Without observers, nothing is asked."""
     if not observers.chosen:
         return
-    found = drive(numbers.read())
+    found = drive(statistics.read())
     sampled_at = found.sampled_at
     observers.event(
         "store_counted",
@@ -174,7 +174,7 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
 
 def backlog_of_items(*, limit: int) -> int:
     """Count the items that :func:`trimmed` would forget."""
-    return max(0, sum(total.items for total in drive(together(popularity.counted(1)))) - limit)
+    return max(0, sum(total.items for total in drive(together(popularity.counts(1)))) - limit)
 
 
 def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:

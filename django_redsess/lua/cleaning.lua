@@ -28,7 +28,7 @@ end
 -- ARGV: limit named:flag
 -- At most `limit` end. `named` asks for whom it ended.
 -- Reply: 1 if more are due, else 0. See with_ended.
-remove(due_sids(limit), "expired", expire, not named)
+end_sessions(due_sids(limit), "expired", expire, not named)
 local first = first_deadline()
 return with_ended(first and first <= now and 1 or 0)
 
@@ -143,7 +143,7 @@ local function check_session(sid, record)
   bytes = bytes + #record
   if not is_readable(record) then return fault(mend, "unreadable", sid, login) end
   if not redis.call("ZSCORE", expire, sid) then
-    if fault(mend, "missing", sid, expire) then remove({ sid }, "invalidated") end
+    if fault(mend, "missing", sid, expire) then end_sessions({ sid }, "invalidated") end
     return
   end
   local user_id = user_of(record)

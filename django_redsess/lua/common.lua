@@ -228,7 +228,7 @@ end
 -- of the sids were dealt with, and how many bytes their records had.
 -- Without a reason, the sessions live on elsewhere and have not ended. `order` is a list whose first entries are these
 -- sids. `quiet` leaves out whom it ended. `message` is for the users to read.
-local function remove(sids, reason, order, quiet, message)
+local function end_sessions(sids, reason, order, quiet, message)
   if #sids == 0 then return 0, 0 end
   local count, size, sorted = sort_out(sids, reason and not quiet)
   delete_sids(sids, count, sorted, order)
@@ -265,7 +265,7 @@ local function evict(maximum, reserve, guests_maximum, limit, quiet)
   local left = of_guests + with_user
   for _, each in ipairs({ { guests, of_guests }, { recent, with_user } }) do
     local list, count = each[1], math.min(each[2], limit)
-    local taken = count > 0 and remove(redis.call("ZRANGE", list, 0, count - 1), "evicted", list, quiet) or 0
+    local taken = count > 0 and end_sessions(redis.call("ZRANGE", list, 0, count - 1), "evicted", list, quiet) or 0
     left, limit = left - taken, limit - taken
   end
   return left

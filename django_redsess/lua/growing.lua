@@ -21,7 +21,7 @@ end
 local found, mark = redis.call("HGET", login, sid), mark_of(moved)
 if found and revision_of(found) ~= revision_of_copies or mark == "here" then return with_ended({ "here" }) end
 if found and #mark == #revision and mark ~= revision and mark ~= outdated then return with_ended({ mark }) end
-if found then remove({ sid }) end
+if found then end_sessions({ sid }) end
 add_session(sid, record, user_id, login_time, seen, due, place)
 redis.call("SET", moved, revision, "PX", mark_lifetime)
 for index = 1, #viewed, 2 do
@@ -36,7 +36,7 @@ return with_ended({ "copied" })
 local found = redis.call("HGET", login, sid)
 if not found then return with_ended({ mark_of(moved) == "departed" and "departed" or "gone" }) end
 if revision_of(found) ~= revision then return with_ended({ "changed" }) end
-remove({ sid })
+end_sessions({ sid })
 redis.call("SET", moved, "departed", "PX", mark_lifetime)
 return with_ended({ "departed" })
 
@@ -54,7 +54,7 @@ if lives then
   -- pcall: the session is there, even if a full server refuses to count.
   if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end
 else
-  remove({ sid })
+  end_sessions({ sid })
 end
 if is_marked then
   redis.call("SET", moved, "here", "KEEPTTL")

@@ -83,7 +83,7 @@ local function relieve(bytes)
     for _, sid in ipairs(redis.call("ZRANGE", guests, 0, wanted + 1)) do
       if not spared[sid] and #sids < wanted then sids[#sids + 1] = sid end
     end
-    local count, size = remove(sids, "evicted")
+    local count, size = end_sessions(sids, "evicted")
     if count == 0 then break end
     taken, freed = taken + count, freed + size + count * entries_of_guest
     each = freed / taken
@@ -359,7 +359,7 @@ for place, sid in ipairs(sids) do
     places[#ending] = place
   end
 end
-local count = remove(ending, reason ~= "" and reason, nil, false, message)
+local count = end_sessions(ending, reason ~= "" and reason, nil, false, message)
 if count < #ending then dealt_with = places[count + 1] - 1 end
 
 -- Sessions that stay may be seen meanwhile, and move up. So the next call goes on from a score, and not from a rank.
@@ -377,10 +377,10 @@ end
 local more = (dealt_with < #sids or #sids == AT_ONCE_MAX) and 1 or 0
 return with_ended({ dealt_with, more, score or "", left_out, moved })
 
---- clean_along: Clean up beside a new session: end sessions that are due, then those that are too many.
+--- clean_on_create: Clean up beside a new session: end sessions that are due, then those that are too many.
 -- KEYS: partition
 -- ARGV: maximum:number reserve:number guests_maximum:number limit:number named:flag
 -- The arguments are as in `evict`. `limit` is for both together.
 -- Reply: how many are still too many. See with_ended.
-local taken = remove(due_sids(limit), "expired", expire, not named)
+local taken = end_sessions(due_sids(limit), "expired", expire, not named)
 return with_ended(evict(maximum, reserve, guests_maximum, limit - taken, not named))

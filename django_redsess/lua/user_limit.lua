@@ -73,7 +73,7 @@ end
 
 -- End what above_limit found. Returns "crowded" if more must end, else "".
 local function end_excess(sids, excess, reason)
-  return remove(sids, reason) < excess and "crowded" or ""
+  return end_sessions(sids, reason) < excess and "crowded" or ""
 end
 
 --- end_above: End sessions of a user above a limit: the rest, if a sign-in has found too many for one script.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from django.contrib.auth import get_user_model
 
-from django_redsess.online import blocking, cursor, listing, numbers, samples, searching
+from django_redsess.online import blocking, cursor, ending, listing, samples, searching, statistics
 from django_redsess.online.cursor import Place
-from django_redsess.online.ending import BulkEnding, end_all_of, kick
+from django_redsess.online.ending import BulkEnding, end_all_of
 from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, sessions_of
-from django_redsess.online.numbers import Totals
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
+from django_redsess.online.statistics import Totals
 from django_redsess.session import notice, operations
 from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.elsewhere import elsewhere, other_stores
@@ -286,7 +286,7 @@ def _count(session_filter: SessionFilter, *, active: bool) -> Steps[int]:
         session_filter = session_filter._replace(active_seconds=listing.seconds_of_active())
     if session_filter.names_client:
         return (yield from searching.matching(session_filter)).count
-    return (yield from listing.total(session_filter))
+    return (yield from listing.count(session_filter))
 
 
 def count(
@@ -320,12 +320,12 @@ async def acount(
     return await adrive(_count(filter_of(user_ids, guests, active_seconds, **client), active=active))
 
 
-def census(session_filter: SessionFilter) -> tuple[int, int]:
-    return drive(listing.census(session_filter))
+def count_at(session_filter: SessionFilter) -> tuple[int, int]:
+    return drive(listing.count_at(session_filter))
 
 
-def total(session_filter: SessionFilter, *, listed: bool = False) -> int:
-    return drive(listing.total(session_filter, listed=listed))
+def count_matching(session_filter: SessionFilter, *, listed: bool = False) -> int:
+    return drive(listing.count(session_filter, listed=listed))
 
 
 def lives(sign_ins: Sequence[tuple[str, int]]) -> list[bool]:
@@ -343,7 +343,7 @@ async def adetails(sid: str) -> Details | None:
 
 
 def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:
-    return (yield from kick(sids, message=notice.check(message), keep_users=keep_users, follow=True))
+    return (yield from ending.end(sids, message=notice.check(message), keep_users=keep_users, follow=True))
 
 
 def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
@@ -514,12 +514,12 @@ def totals() -> Totals:
     It takes one round trip to each server, whatever the number of sessions. Unlike :func:`count`, it ends no session
     that is due. Raises SessionStoreUnavailable in an outage.
     """
-    return drive(numbers.read())
+    return drive(statistics.read())
 
 
 async def atotals() -> Totals:
     """Await what :func:`totals` returns."""
-    return await adrive(numbers.read())
+    return await adrive(statistics.read())
 
 
 def moving_from() -> str:

@@ -242,7 +242,7 @@ def user_answered() -> str:
     return "" if session is None else session.loaded_user_id
 
 
-def kick(
+def end(
     sids: Iterable[str],
     *,
     message: str,

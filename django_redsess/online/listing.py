@@ -140,7 +140,7 @@ Page = tuple[list[tuple[float, bytes]], int, list[ListRow]]
 """The entries, score and member; how many of them were looked up; and the rows that were found."""
 
 
-def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[tuple[int, int]]]:
+def count_each(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[tuple[int, int]]]:
     """
     Count the sessions of each partition. Each call first ends up to 200 due sessions.
 
@@ -163,13 +163,13 @@ def count(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[t
     ]
 
 
-def census(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tuple[int, int]]:
+def count_at(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tuple[int, int]]:
     """
     Count the sessions of all partitions. Return the number, and the server's time in milliseconds.
 
-    ``listed`` is as in :func:`count`.
+    ``listed`` is as in :func:`count_each`.
     """
-    counted = yield from together(count(session_filter, listed=listed))
+    counted = yield from together(count_each(session_filter, listed=listed))
     return sum(sessions for sessions, _ in counted), max((at for _, at in counted), default=0)
 
 
@@ -277,13 +277,13 @@ def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> ListRow:
     return ListRow(sid.decode(), signed_in, time_of(seen_at), time_of(expires_at), newest_item, record)
 
 
-def total(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
-    """Count the sessions of all partitions. ``listed`` is as in :func:`django_redsess.online.listing.count`."""
+def count(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
+    """Count the sessions of all partitions. ``listed`` is as in :func:`django_redsess.online.listing.count_each`."""
     if session_filter.user_ids is None:
         lists = lists_of(session_filter)
         if len(lists) > 1:
             return sum(map(sum, (yield from Lists(session_filter, lists).counts())))
-    return (yield from census(session_filter, listed=listed))[0]
+    return (yield from count_at(session_filter, listed=listed))[0]
 
 
 def lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
@@ -389,7 +389,7 @@ class Lists:
         late = [number for number, (due, *_) in zip(asked, found, strict=True) if due]
         results = {number: replies for number, (_, *replies) in zip(asked, found, strict=True)}
         if late:
-            calls = count(self.session_filter)
+            calls = count_each(self.session_filter)
             yield from together([calls[number] for number in late])
             results.update(zip(late, (yield from self.ask(command, late)), strict=True))
         return [results[number] for number in asked]

@@ -249,7 +249,7 @@ def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], boo
 
 
 def _newest_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:
-    total, _ = yield from listing.census(base)
+    total, _ = yield from listing.count_at(base)
     calls = listing.read_entries(base, 0, SCAN_LIMIT - 1, by_seen=by_seen, latest_first=True, keeps_due=True)
     parts = yield from together(calls)
     entries = sorted((entry for found, _, _ in parts for entry in found), reverse=True)[:SCAN_LIMIT]

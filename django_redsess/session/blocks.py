@@ -30,7 +30,7 @@ from django_redsess.transport.connections import of
 from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
-from django_redsess.transport.steps import Call, Plain, Steps, T, time_of
+from django_redsess.transport.steps import Call, Commands, Steps, T, time_of
 
 Restored = Literal["restored", "there", "lifted", "over"]
 
@@ -61,26 +61,33 @@ def restore(block: Block) -> Call[Restored]:
     Else nothing is written: the user is blocked (``"there"``), the block was lifted, or it is over.
     """
     script = scripts.RESTORE_BLOCK
-    return _setting(script, block, lambda reply: reply.decode(), script.once(first=1))
+    return _setting(script, block, lambda reply: reply.decode(), script.first_attempt_args(first=1))
 
 
-def _setting(script: Script, block: Block, read: Callable[[Any], T], once: Values = ()) -> Call[T]:
+def _setting(script: Script, block: Block, read: Callable[[Any], T], first_attempt_args: Values = ()) -> Call[T]:
     partition = keyspace().of_user(block.user_id)
     over_at = _milliseconds(block.until)
     text = f"{block.message}\n{block.by}\n{_seals(block.user_id, over_at, block.message, block.by)[0]}"
     keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
     args = script.arguments(user_id=block.user_id, over_at=over_at, text=text)
-    return Call(partition, script, keys, args, read, once=once)
+    return Call(partition, script, keys, args, read, first_attempt_args=first_attempt_args)
 
 
 def lift(user_id: str) -> Call[bool]:
     """Lift the block of a user. False if there was none. For a while, it is not restored."""
     partition, script = keyspace().of_user(user_id), scripts.UNBLOCK
     keys = script.keys(partition, block_of_user=partition.block_of(user_id))
-    return Call(partition, script, keys, script.arguments(user_id=user_id), bool, once=script.once(first=1))
+    return Call(
+        partition,
+        script,
+        keys,
+        script.arguments(user_id=user_id),
+        bool,
+        first_attempt_args=script.first_attempt_args(first=1),
+    )
 
 
-def of_user(user_id: str) -> Plain[Block | None]:
+def of_user(user_id: str) -> Commands[Block | None]:
     """Read the block of a user. None if there is none, or it is over."""
     partition = keyspace().of_user(user_id)
     packed = _reading(partition, user_id) + packing.command("TIME")
@@ -90,7 +97,7 @@ def of_user(user_id: str) -> Plain[Block | None]:
         now = of(partition).clock.learn(time)
         return None if over_at is None or float(over_at) <= now else _made(user_id, over_at, text)[0]
 
-    return Plain(partition, "block", packed, 3, found, needed=3)
+    return Commands(partition, "block", packed, 3, found, needed=3)
 
 
 def refuse(user_id: str) -> Steps[None]:

@@ -66,7 +66,7 @@ def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
     )
 
 
-def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
+def evict_after_save(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
     """End sessions that are too many after ``sid`` was saved: first those of its user, then those of all."""
     crowded, limit = outcome.crowded, saving.limit
     confirms = confirmation(Reason.REPLACED) if crowded else None
@@ -77,14 +77,14 @@ def making_room(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
     # The sessions were counted before this save, so this one is added.
     due, recent, guests, _ = outcome.stored
     recent, guests = (recent + 1, guests) if saving.user_id else (recent, guests + 1)
-    cleaning = cleaning_along(keyspace().of_sid(sid), due=due, recent=recent, guests=guests)
+    cleaning = clean_on_create(keyspace().of_sid(sid), due=due, recent=recent, guests=guests)
     if cleaning is not None:
         # The session is saved, even if the cleaning fails.
         with suppress(SessionStoreUnavailable):
             yield from cleaning
 
 
-def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) -> Call[Batch] | None:
+def clean_on_create(partition: Partition, *, due: int, recent: int, guests: int) -> Call[Batch] | None:
     """
     Return the call that cleans up beside a new session. None if there is little to clean.
 
@@ -96,8 +96,8 @@ def cleaning_along(partition: Partition, *, due: int, recent: int, guests: int) 
     enough = max(1, min(ALONG_MIN, may.signed_in // 20))
     if due < ALONG_MIN and may.too_many(recent, guests) < enough:
         return None
-    args = scripts.CLEAN_ALONG.arguments(**limits(may, ALONG_MAX))
-    return Call(partition, scripts.CLEAN_ALONG, scripts.CLEAN_ALONG.keys(partition), args, cleaned)
+    args = scripts.CLEAN_ON_CREATE.arguments(**limits(may, ALONG_MAX))
+    return Call(partition, scripts.CLEAN_ON_CREATE, scripts.CLEAN_ON_CREATE.keys(partition), args, cleaned)
 
 
 def limits(may: Allowed, limit: int) -> dict[str, int]:

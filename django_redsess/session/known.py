@@ -225,7 +225,7 @@ class SessionState(SessionBase):
             self.pending = pending._replace(rotates_from=pending.rotates_from or self.session_key)
         self.give_key(user_id)
 
-    def looking(self) -> Steps[None]:
+    def read_stored_sign_in(self) -> Steps[None]:
         """Read the stored session's user and login time, for a save that replaces the data without loading them."""
         loaded = yield from operations.read(self.sid or "", Touch.NOTHING if self.visit is None else Touch.SEEN)
         if loaded.record is None:

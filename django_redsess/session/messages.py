@@ -14,7 +14,7 @@ from django_redsess.session import operations
 from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.steps import Plain, Steps
+from django_redsess.transport.steps import Commands, Steps
 
 MESSAGE_KEY = "_redsess_message"
 """The key of the message in the data of a session, until a request shows it."""
@@ -55,10 +55,10 @@ def deliver(sid: str, user_id: str, message: bytes) -> Steps[None]:
     with suppress(SessionStoreUnavailable):
         # In this order: after a failure in between, the user is told twice, but never not at all.
         yield from _put(sid, user_id, message.decode(errors="replace")[:MESSAGE_MAX])
-        yield from Plain(home, "message", packing.command("DEL", home.message_of(user_id)), 1, list)
+        yield from Commands(home, "message", packing.command("DEL", home.message_of(user_id)), 1, list)
 
 
-def _leaving(partition: Partition, user_ids: list[str], message: str) -> Plain[list[tuple[str, list[str]]]]:
+def _leaving(partition: Partition, user_ids: list[str], message: str) -> Commands[list[tuple[str, list[str]]]]:
     """Store the message for the next sign-in of these users. Return the sids of each."""
     day = scripts.CONSTANTS["DAY"]
     lists = [packing.command("ZRANGE", partition.online_user_of(each), -SESSIONS_MAX, -1) for each in user_ids]
@@ -71,7 +71,7 @@ def _leaving(partition: Partition, user_ids: list[str], message: str) -> Plain[l
         ]
 
     # A full server refuses to store the message for the next sign-in. The sessions still get it.
-    return Plain(partition, "message", b"".join(lists + stored), 2 * len(user_ids), found, needed=len(user_ids))
+    return Commands(partition, "message", b"".join(lists + stored), 2 * len(user_ids), found, needed=len(user_ids))
 
 
 def _put(sid: str, user_id: str, message: str) -> Steps[None]:

@@ -39,7 +39,7 @@ from django_redsess.transport.keys import (
 from django_redsess.transport.outages import forbidden, is_foreign
 from django_redsess.transport.partitions import ask_each, batches, share_of
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
-from django_redsess.transport.steps import Call, EndedSessions, Plain, Steps
+from django_redsess.transport.steps import Call, Commands, EndedSessions, Steps
 
 NOBODY = b"-" * 20
 """As long as a sid, and can't be one."""
@@ -134,7 +134,7 @@ def seen_at(now: int) -> int:
     return now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
 
 
-def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
+def read(sid: str, touch: Touch = Touch.NOTHING) -> Commands[Loaded]:
     """Read the record and the deadline of ``sid``, and touch the session as ``touch`` says."""
     space, name = keyspace(), sid.encode()
     partition, reading, touching, _ = templates(space.prefix, space.count)[
@@ -151,13 +151,13 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Plain[Loaded]:
         return Loaded(sid, None, due if has_user(record) else 0, now)
 
     if touch is Touch.NOTHING:
-        return Plain(partition, "read", reading % (name, name), 3, loaded, 3)
+        return Commands(partition, "read", reading % (name, name), 3, loaded, 3)
 
     def packed(now: int) -> bytes:
         seen = seen_at(now)
         return (reading + touching) % (name, name, seen, name, seen, name)
 
-    return Plain(partition, "read", packed, 5, loaded, 3)
+    return Commands(partition, "read", packed, 5, loaded, 3)
 
 
 def note_of(sid: str) -> Steps[str]:
@@ -171,7 +171,7 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
     """Read these keys of a session that is gone. ``""`` for each that is not there."""
     packed = b"".join(packing.command("GET", name) for name in names) + packing.command("EXISTS", partition.meta)
     try:
-        *texts, agreed = yield from Plain(partition, "note", packed, len(names) + 1, list, len(names))
+        *texts, agreed = yield from Commands(partition, "note", packed, len(names) + 1, list, len(names))
     except SessionStoreUnavailable as error:
         # Without a note, nobody is told why the session is gone. That is no reason to refuse the request.
         if not is_foreign(error.__cause__):
@@ -184,10 +184,10 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
     return [text.decode(errors="replace") if text else "" for text in texts]
 
 
-def time(partition: Partition | None = None) -> Plain[int]:
+def time(partition: Partition | None = None) -> Commands[int]:
     """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
     asked = partition or keyspace().partitions[0]
-    return Plain(asked, "time", packing.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
+    return Commands(asked, "time", packing.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
 
 
 def probe() -> Steps[None]:
@@ -195,7 +195,7 @@ def probe() -> Steps[None]:
     Ask each server what a load asks, in one round trip: for a session that does not exist, so nothing changes.
 
     A server that refuses to write refuses to touch a session, too. A script asks whether those that save and add
-    sessions may run their commands. The first server that fails raises what :class:`Plain` raises.
+    sessions may run their commands. The first server that fails raises what :class:`Commands` raises.
     """
     space, asking = keyspace(), scripts.PERMISSIONS
     # HINCRBY only counts. Without its permission, sessions are still stored.
@@ -372,7 +372,7 @@ def prolong(loaded: Loaded, due: int) -> Call[bool]:
 
 def change(
     sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0, entry: Entry | None = None
-) -> Plain[Outcome]:
+) -> Commands[Outcome]:
     """
     Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
 
@@ -394,7 +394,7 @@ def change(
             return SAVED
         return Outcome("changed", found) if found else AGAIN
 
-    return Plain(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
+    return Commands(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
 
 
 def add(sid: str, saving: Saving) -> Call[Outcome]:
@@ -417,9 +417,19 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
             return Outcome("clock", at=int(reply))
         return Outcome("saved", stored=stored(counts)) if reply else AGAIN
 
-    once = scripts.ADD.once(first=1)
-    before, asks = counting(partition, saving.user_id)
-    return Call(partition, scripts.ADD, keys, args, read, once=once, before=before, asks=asks, name=saving.name)
+    first_attempt_args = scripts.ADD.first_attempt_args(first=1)
+    before, reply_count = counting(partition, saving.user_id)
+    return Call(
+        partition,
+        scripts.ADD,
+        keys,
+        args,
+        read,
+        first_attempt_args=first_attempt_args,
+        before=before,
+        reply_count=reply_count,
+        name=saving.name,
+    )
 
 
 def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
@@ -433,18 +443,18 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     partition = keyspace().of_sid(sid)
     args = scripts.CREATE.arguments(sid=sid, **_written(saving), **_limit(saving.limit), viewed=viewed)
     # A repetition may find the session that the first attempt created.
-    once = scripts.CREATE.once(is_new=is_new, **viewing(saving.item))
+    first_attempt_args = scripts.CREATE.first_attempt_args(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    before, asks = counting(partition, saving.user_id)
+    before, reply_count = counting(partition, saving.user_id)
     return Call(
         partition,
         scripts.CREATE,
         keys,
         args,
         _outcome,
-        once=once,
+        first_attempt_args=first_attempt_args,
         before=before,
-        asks=asks,
+        reply_count=reply_count,
         confirmation=confirmation(Reason.REPLACED) if saving.limit else None,
         name=saving.name,
     )
@@ -458,9 +468,9 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     """
     partition = keyspace().of_sid(sid)
     args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
-    once = scripts.SAVE.once(**viewing(saving.item))
+    first_attempt_args = scripts.SAVE.first_attempt_args(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    return Call(partition, scripts.SAVE, keys, args, _outcome, once=once, name=saving.name)
+    return Call(partition, scripts.SAVE, keys, args, _outcome, first_attempt_args=first_attempt_args, name=saving.name)
 
 
 def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
@@ -476,18 +486,18 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     args = scripts.ROTATE.arguments(
         old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit), follows=saving.follows
     )
-    once = scripts.ROTATE.once(**viewing(saving.item))
+    first_attempt_args = scripts.ROTATE.first_attempt_args(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    before, asks = counting(partition, saving.user_id if saving.login_ms == saving.at else "")
+    before, reply_count = counting(partition, saving.user_id if saving.login_ms == saving.at else "")
     return Call(
         partition,
         scripts.ROTATE,
         keys,
         args,
         _outcome,
-        once=once,
+        first_attempt_args=first_attempt_args,
         before=before,
-        asks=asks,
+        reply_count=reply_count,
         confirmation=confirmation(Reason.REPLACED) if saving.limit else None,
         name=saving.name,
     )
@@ -507,7 +517,7 @@ def viewed_by(sid: str) -> Call[list[bytes]]:
     return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)
 
 
-def records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int, list[tuple[bytes, bytes]]]]:
+def records(partition: Partition, cursor: int, *, about: int) -> Commands[tuple[int, list[tuple[bytes, bytes]]]]:
     """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
     packed = packing.command("HSCAN", partition.login, cursor, "COUNT", about)
 
@@ -515,7 +525,7 @@ def records(partition: Partition, cursor: int, *, about: int) -> Plain[tuple[int
         next_cursor, found = replies[0]
         return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
 
-    return Plain(partition, "scan", packed, 1, read)
+    return Commands(partition, "scan", packed, 1, read)
 
 
 def same_partition(sid: str, other_sid: str) -> bool:

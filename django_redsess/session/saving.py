@@ -47,12 +47,12 @@ from django_redsess.transport import scripts
 from django_redsess.transport.connections import of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import Plain, SendSignals, Step, Steps, now, time_of
+from django_redsess.transport.steps import Commands, SendSignals, Step, Steps, now, time_of
 
 AHEAD_MIN = 5_000
 """Milliseconds: the script change does not read the deadline, so it must be ahead by more than a request waits."""
 
-Change = tuple[Known, Plain[Outcome]]
+Change = tuple[Known, Commands[Outcome]]
 """A save by the short way: what is known after it, and the step that sends it."""
 
 
@@ -97,7 +97,7 @@ def change_of(session: SessionState) -> Change | None:
     return tuple.__new__(Known, (record, revision, due, False)), step
 
 
-def moving_elsewhere(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
+def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
     """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
     viewed = yield from operations.viewed_by(old_sid)
     made = yield from operations.create(sid, saving, viewed)
@@ -190,7 +190,7 @@ class SaveAttempts:
             self._note_done(sid, saving.item)
             if not signals.hold(begun):
                 yield SendSignals(begun)
-            yield from eviction.making_room(sid, saving, outcome)
+            yield from eviction.evict_after_save(sid, saving, outcome)
             if outcome.stored is not None and outcome.stored.message:
                 yield from deliver(sid, saving.user_id, outcome.stored.message)
         return outcome
@@ -263,7 +263,7 @@ class SaveAttempts:
         old_sid = sid_of(old_key)
         if operations.same_partition(old_sid, sid):
             return operations.rotate(old_sid, sid, saving, loaded=loaded)
-        return moving_elsewhere(old_sid, sid, saving, loaded=loaded)
+        return move_across_partitions(old_sid, sid, saving, loaded=loaded)
 
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
         session, outcome = self.session, operations.AGAIN

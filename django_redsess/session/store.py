@@ -45,7 +45,7 @@ class SessionStore(SessionState):
 
     elsewhere: ClassVar[Elsewhere | None] = None
     """The other store, in an engine that moves sessions."""
-    let_in = ""
+    cleared_user_id = ""
     """The id of a user whom this object has found not blocked, at a sign-in."""
 
     @property
@@ -111,12 +111,12 @@ class SessionStore(SessionState):
                 except NoScriptError:
                     return self.run(self.saving())
                 except SessionStoreUnavailable as error:
-                    self.met(error)
+                    self.remember_outage(error)
                     raise
                 if outcome.status == "saved":
                     self.known = known
                     return
-                return self.run(self.saving(met=outcome))
+                return self.run(self.saving(outcome=outcome))
         self.run(self.saving(must_create))
 
     async def asave(self, must_create: bool = False) -> None:
@@ -196,10 +196,10 @@ class SessionStore(SessionState):
         if key is None:
             return {}
         loaded = yield from operations.read(sid_of(key), self.touch)
-        data, due = self.take(loaded)
+        data, due = self.decode_loaded(loaded)
         return data if data is not None and due is None else (yield from self.after_loading(loaded, data, due))
 
-    def take(self, loaded: Loaded) -> tuple[dict[str, Any] | None, int | None]:
+    def decode_loaded(self, loaded: Loaded) -> tuple[dict[str, Any] | None, int | None]:
         """
         Return the data of ``loaded``, and the deadline that this request sets.
 
@@ -290,9 +290,9 @@ class SessionStore(SessionState):
 
     def refuse_blocked(self, user_id: str) -> None:
         """Raise SignInRefused if the user is blocked. The form and the signal of one sign-in ask once together."""
-        if self.let_in != user_id:
+        if self.cleared_user_id != user_id:
             self.run(blocks.refuse(user_id))
-            self.let_in = user_id
+            self.cleared_user_id = user_id
 
     def signed_in(self, limit: Limit | None = None) -> None:
         """
@@ -338,8 +338,8 @@ class SessionStore(SessionState):
         self.modified = False
         self.__dict__.pop("_session_cache", None)
 
-    def saving(self, must_create: bool = False, *, met: Outcome | None = None) -> Steps[None]:
-        """Save as Django's ``save()`` does. ``met`` is the outcome of an earlier attempt by the short way, if any."""
+    def saving(self, must_create: bool = False, *, outcome: Outcome | None = None) -> Steps[None]:
+        """Save as Django's ``save()`` does. ``outcome`` is that of an earlier attempt by the short way, if any."""
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
@@ -348,8 +348,8 @@ class SessionStore(SessionState):
         if self.known.gone and not must_create:
             raise UpdateError
         if self.known.record is None and not must_create:
-            yield from self.looking()
-        outcome = yield from SaveAttempts(self, data, must_create=must_create).steps(met)
+            yield from self.read_stored_sign_in()
+        outcome = yield from SaveAttempts(self, data, must_create=must_create).steps(outcome)
         if outcome.status == "gone":
             yield from self._save_of_gone(data, outcome)
 
@@ -424,7 +424,7 @@ class SessionStore(SessionState):
         try:
             return drive(steps)
         except SessionStoreUnavailable as error:
-            self.met(error)
+            self.remember_outage(error)
             raise
 
     async def arun(self, steps: Steps[T]) -> T:
@@ -434,10 +434,10 @@ class SessionStore(SessionState):
         try:
             return await adrive(steps)
         except SessionStoreUnavailable as error:
-            self.met(error)
+            self.remember_outage(error)
             raise
 
-    def met(self, error: SessionStoreUnavailable) -> None:
+    def remember_outage(self, error: SessionStoreUnavailable) -> None:
         """Remember an outage, so that later operations fail at once."""
         # A copy has no traceback, which would hold the connection.
         self.unavailable = self.unavailable or copy(error)

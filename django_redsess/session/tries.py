@@ -11,7 +11,7 @@ from __future__ import annotations
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import Call, Plain
+from django_redsess.transport.steps import Call, Commands
 
 
 def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, counts: bool = True) -> Call[int]:
@@ -27,10 +27,10 @@ def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, co
     return Call(partition, script, script.keys(partition, tries=_name(session, user_id)), args, int)
 
 
-def forget(session: SessionStore, user_id: str) -> Plain[None]:
+def forget(session: SessionStore, user_id: str) -> Commands[None]:
     """Forget the tries: the password was right."""
     partition = keyspace().of_user(user_id)
-    return Plain(partition, "tries", packing.command("DEL", _name(session, user_id)), 1, lambda replies: None)
+    return Commands(partition, "tries", packing.command("DEL", _name(session, user_id)), 1, lambda replies: None)
 
 
 def _name(session: SessionStore, user_id: str) -> str:

@@ -132,13 +132,13 @@ class _Attempts:
 
 class PipelineExtras(NamedTuple):
     """
-    What is sent along with a script: plain commands ``before`` it, ``asks`` of them, and what comes ``then``.
+    What is sent along with a script: commands ``before`` it, with ``reply_count`` replies, and what comes ``then``.
 
     See :class:`django_redsess.transport.exchange.Send`.
     """
 
     before: bytes = b""
-    asks: int = 0
+    reply_count: int = 0
     then: Then | None = None
 
 
@@ -150,8 +150,8 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
     script: Script,
     keys: tuple[Part, ...],
     args: Sequence[Part | int],
-    once: Sequence[Part | int] = (),
-    along: PipelineExtras = NO_EXTRAS,
+    first_attempt_args: Sequence[Part | int] = (),
+    extras: PipelineExtras = NO_EXTRAS,
     name: str = "",
 ) -> Sends[tuple[Any, list[Any]]]:
     """
@@ -159,22 +159,22 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
 
     An error among the replies to the commands before is returned as an exception, and not raised.
 
-    A script whose connection broke is sent once more, if the script allows it, and then without the arguments ``once``,
-    which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError when the server refuses
-    for any other reason. ``name`` is what observers are told, if not the script's task.
+    A script whose connection broke is sent once more, if the script allows it, and then without
+    ``first_attempt_args``, which come last. Raises SessionStoreUnavailable in an outage, and redis-py's ResponseError
+    when the server refuses for any other reason. ``name`` is what observers are told, if not the script's task.
     """
     began = monotonic()
     attempts = _Attempts(tag, script.task, began, script)
     by_digest, beside = True, list[Any]()
-    first_commands, asks, then = along
+    first_commands, reply_count, then = extras
     try:
         while True:
             try:
                 # Only the next command is asked in this way.
-                first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, asks)
-                packed = first + packing.script_call(script, keys, (*args, *once), by_digest=by_digest)
+                first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, reply_count)
+                packed = first + packing.script_call(script, keys, (*args, *first_attempt_args), by_digest=by_digest)
                 *others, reply = yield Send(attempts.to, packed, count + 1, then)
-                if asks and not attempts.asking:
+                if reply_count and not attempts.asking:
                     beside = others
                 if isinstance(reply, ResponseError):
                     raise reply
@@ -182,10 +182,10 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
                 # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before
                 # have been run already. What was agreed on may have gone with its data.
                 attempts.to.agreed.clear()
-                by_digest, first_commands, asks = False, b"", 0
+                by_digest, first_commands, reply_count = False, b"", 0
             except RedisError as error:
                 if (yield from attempts.failed(error)):
-                    once = ()
+                    first_attempt_args = ()
             else:
                 break
         # A short way that leaves its task to another has done nothing.
@@ -193,10 +193,10 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
             attempts.worked()
     except BaseException as error:
         if observers.chosen:
-            tell(name or script.task, pool().of(tag), began, error, "EVALSHA", along.asks + 1, script.name)
+            tell(name or script.task, pool().of(tag), began, error, "EVALSHA", extras.reply_count + 1, script.name)
         raise
     if observers.chosen:
-        tell(name or script.task, pool().of(tag), began, None, "EVALSHA", along.asks + 1, script.name)
+        tell(name or script.task, pool().of(tag), began, None, "EVALSHA", extras.reply_count + 1, script.name)
     return reply, beside
 
 

@@ -64,7 +64,7 @@ class _Outage:
     def affects(self, name: str) -> bool:
         return name in self._met_by
 
-    def met(self, name: str, error: Exception, *, where: str = "") -> None:
+    def note(self, name: str, error: Exception, *, where: str = "") -> None:
         """Note that ``name`` met ``error``. With ``tells_each``, ``where`` is logged in place of the name."""
         with self._lock:
             begins = not self._met_by
@@ -134,11 +134,11 @@ class Outages:
         """
         if _is_forbidden(error):
             place = _place_of(error, name, text)
-            self.forbidding.met(name, error, where=place)
+            self.forbidding.note(name, error, where=place)
             return _unavailable(f"{message_of(error)} ({place})", error, lasts=True)
         if _is_outage(error):
             outage = self.out_of_reach if isinstance(error, UNREACHABLE) else self.refusing
-            outage.met(name, error)
+            outage.note(name, error)
             if isinstance(error, AuthenticationError):
                 return _unavailable(message_of(error), error, lasts=True)
             return _unavailable("The server that holds the sessions can't be reached.", error, lasts=False)

@@ -167,7 +167,7 @@ def ask_each(
     commands. Each partition has so many ``replies``. The commands must be repeatable. An error among the first
     ``needed`` of a partition, by default among all, is raised; a later one is returned. ``name`` stands for what is
     asked, where it meets an outage. One of the commands may run ``script``. Raises what
-    :class:`~django_redsess.transport.steps.Plain` raises.
+    :class:`~django_redsess.transport.steps.Commands` raises.
     """
     found, needed = dict[int, list[Any]](), replies if needed is None else needed
     yield from compatibility.agree(partitions)

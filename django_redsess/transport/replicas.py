@@ -52,12 +52,12 @@ class Confirmation:
             return None
         # The operation waits in vain only once.
         milliseconds = 1 if self.is_short else self._milliseconds
-        packed, asks = command("WAIT", self._replicas, milliseconds), 1
+        packed, reply_count = command("WAIT", self._replicas, milliseconds), 1
         if not reasons:
             # The script may have written nothing, and Valkey would not wait for what other connections wrote. So this
             # connection writes something: a count that stays the same.
-            packed, asks = command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
-        return FollowUp(packed, asks, milliseconds / 1000, partial(self._learn, of(partition).outages.of))
+            packed, reply_count = command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
+        return FollowUp(packed, reply_count, milliseconds / 1000, partial(self._learn, of(partition).outages.of))
 
     def _learn(self, of_node: str, replies: list[Any]) -> None:
         errors = [reply for reply in replies if isinstance(reply, Exception)]

@@ -128,8 +128,8 @@ class Script:
     which is never there. So a cluster that moves their hash slot key by key refuses them before they run. Else they
     might write some keys, and not reach others.
 
-    ``arguments(…)`` and ``once(…)`` take values by the names that the script declares, and return them in its order.
-    They raise TypeError where a name is missing or unknown.
+    ``arguments(…)`` and ``first_attempt_args(…)`` take values by the names that the script declares, and return them in
+    its order. They raise TypeError where a name is missing or unknown.
     """
 
     def __init__(self, name: str, *, repeatable: bool = True, task: str = "") -> None:
@@ -142,7 +142,7 @@ class Script:
         self.declares_all = not {"online_user_of", "viewed_by", "ended_of"}.intersection(self._own_keys)
         self._other_keys = _in_order(f"{name}.keys", keys[len(self._own_keys) :])
         self.arguments = _in_order(f"{name}.arguments", declares(text, "ARGV"))
-        self.once = _in_order(f"{name}.once", declares(text, "ONCE"))
+        self.first_attempt_args = _in_order(f"{name}.first_attempt_args", declares(text, "ONCE"))
         self._unmoved = linked(text, SHARED)
         self.ends = "with_ended(" in self._unmoved
         self.move_clock(0)
@@ -209,7 +209,7 @@ def _picked(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]
 ADD = Script("add", task="create")
 ARRIVE = Script("arrive")
 CHANGE = Script("change", task="save")
-CLEAN_ALONG = Script("clean_along")
+CLEAN_ON_CREATE = Script("clean_on_create")
 COPY = Script("copy")
 CREATE = Script("create")
 DEPART = Script("depart")

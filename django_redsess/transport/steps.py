@@ -5,7 +5,7 @@ Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause`,
 :class:`CallOutside`. It is sent the result, or thrown the error. :func:`drive` and :func:`adrive` do what is yielded,
 and differ in nothing but ``await``. All else is written once.
 
-:class:`Call` and :class:`Plain` are one round trip each, as a value. Steps yield *from* them, and get a result whose
+:class:`Call` and :class:`Commands` are one round trip each, as a value. Steps yield *from* them, and get a result whose
 type is known.
 """
 
@@ -219,11 +219,12 @@ class Call(Step[T]):
     """
     One script on the server of one partition: what is sent, and ``read``, which makes a result of the reply.
 
-    If the script may end sessions, ``read`` also gets which have ended. ``once`` are arguments behind ``args`` for what
-    must not happen twice: they are left out when the call is sent again because its reply was lost. ``before`` makes
-    plain commands from the server's time; they are sent in front of the script. ``asks`` is how many commands those
-    are; ``read`` gets their replies last. ``confirmation`` is for ends that replicas confirm. ``by`` and ``message``
-    are those of the sessions that the script ends. ``name`` is what observers are told, if not the script's task.
+    If the script may end sessions, ``read`` also gets which have ended. ``first_attempt_args`` are arguments
+    behind ``args`` for what must not happen twice: they are left out when the call is sent again because its reply was
+    lost. ``before`` makes plain commands from the server's time; they are sent in front of the script, and
+    ``read`` gets their ``reply_count`` replies last. ``confirmation`` is for ends that replicas confirm. ``by`` and
+    ``message`` are those of the sessions that the script ends. ``name`` is what observers are told, if not the script's
+    task.
 
     Raises SessionStoreUnavailable in an outage, ImproperlyConfigured where the store does not suit this site, and
     redis-py's ResponseError when the server refuses for any other reason.
@@ -234,9 +235,9 @@ class Call(Step[T]):
     keys: tuple[Part, ...]
     args: Sequence[Part | int]
     read: Callable[..., T]
-    once: Sequence[Part | int] = ()
+    first_attempt_args: Sequence[Part | int] = ()
     before: Callable[[int], bytes] | None = None
-    asks: int = 0
+    reply_count: int = 0
     confirmation: Confirmation | None = None
     by: str = ""
     message: str = ""
@@ -248,8 +249,10 @@ class Call(Step[T]):
             yield from compatibility.agree([self.partition])
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
         then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
-        along = PipelineExtras(before, self.asks, then)
-        reply, replies = yield from attempts.run(tag, self.script, self.keys, self.args, self.once, along, self.name)
+        extras = PipelineExtras(before, self.reply_count, then)
+        reply, replies = yield from attempts.run(
+            tag, self.script, self.keys, self.args, self.first_attempt_args, extras, self.name
+        )
         result = yield from self.finished(reply, () if self.before is None else (replies,))
         if tag not in server.agreed:
             # The server did not know the script: it may have lost its data. This process must be the first to write.
@@ -271,7 +274,7 @@ class Call(Step[T]):
 
 
 @dataclass(slots=True)
-class Plain(Step[T]):
+class Commands(Step[T]):
     """
     Plain commands in one round trip to the server of ``partition``: ``read`` makes a result of their replies.
 

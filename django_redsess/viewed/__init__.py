@@ -273,7 +273,7 @@ async def acount(item: str | int) -> int:
 
 
 def _rank(views: int) -> Steps[int]:
-    more = yield from together(popularity.counted(views + 1))
+    more = yield from together(popularity.counts(views + 1))
     return sum(part.items for part in more) + 1
 
 
@@ -288,7 +288,7 @@ async def arank(views: int) -> int:
 
 
 def _total() -> Steps[ViewTotal]:
-    counted = yield from together(popularity.counted(1))
+    counted = yield from together(popularity.counts(1))
     since = min((part.since for part in counted if part.since is not None), default=None)
     return ViewTotal(sum(part.items for part in counted), sum(part.views for part in counted), since)
 

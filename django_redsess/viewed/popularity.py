@@ -92,7 +92,7 @@ def split(rank: int) -> Steps[list[int]]:
     return sure
 
 
-def counted(at_least: int) -> list[Call[ViewTotal]]:
+def counts(at_least: int) -> list[Call[ViewTotal]]:
     """Count each partition's items that have at least ``at_least`` views, and the views of all its items."""
     args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
     return [_call(partition, scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]

@@ -13,7 +13,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
-from django_redsess.transport.steps import Plain
+from django_redsess.transport.steps import Commands
 from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.helpers.outages import caches, end_outage, lines_of, our_errors
@@ -128,5 +128,5 @@ def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(may, option: s
 
 def test_a_fault_of_ours_is_no_outage(redis, log) -> None:
     with pytest.raises(ResponseError, match="wrong number of arguments"):
-        Plain(keyspace().partitions[0], "read", command("GET"), 1, list).run()
+        Commands(keyspace().partitions[0], "read", command("GET"), 1, list).run()
     assert lines_of(log, "django_redsess", logging.ERROR) == []

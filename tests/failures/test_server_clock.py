@@ -103,7 +103,7 @@ def test_lists_stay_in_the_order_in_which_they_came_and_all_can_be_ended(stepped
     listed = [session.user_id for session in online.sessions()]
     assert set(listed[:2]) == {"3", "4"}
     assert listed[2:] == ["2", "1"]
-    number, at = online.census(SessionFilter())
+    number, at = online.count_at(SessionFilter())
     # As of when they were counted, as the admin does it.
     work = BulkEnding(SessionFilter(), latest=at)
     while not work.done:

@@ -294,8 +294,8 @@ def _no_views() -> bool:
     return tuple(viewed.total())[:2] == (0, 0)
 
 
-def _clean_along(world: World) -> None:
-    call = eviction.cleaning_along(world.partition, due=100, recent=3, guests=2)
+def _clean_on_create(world: World) -> None:
+    call = eviction.clean_on_create(world.partition, due=100, recent=3, guests=2)
     assert call is not None
     call.run()
 
@@ -345,7 +345,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: operations.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
     ),
-    "clean_along": (_clean_along, lambda world: sum(cleaning.expired()) == 0),
+    "clean_on_create": (_clean_on_create, lambda world: sum(cleaning.expired()) == 0),
     "expire": (lambda world: list(cleaning.expired()), lambda world: sum(cleaning.expired()) == 0),
     "evict": (
         lambda world: list(cleaning.evicted(maximum=1, guests=0)),
@@ -389,8 +389,8 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
     sid = world.user.sid or ""
     everybody, of_user = SessionFilter(guests=True), SessionFilter(user_ids=["7"])
     return {
-        "count": lambda: [call.run()[0] for call in listing.count(everybody)],
-        "count users": lambda: [call.run()[0] for call in listing.count(of_user)],
+        "count": lambda: [call.run()[0] for call in listing.count_each(everybody)],
+        "count users": lambda: [call.run()[0] for call in listing.count_each(of_user)],
         "list": lambda: [each.sid for each in online.sessions(guests=True)],
         "list by sign-in": lambda: [each.sid for each in online.sessions()],
         "list of users": lambda: [each.sid for each in online.sessions(user_ids=["7"])],

@@ -36,7 +36,7 @@ def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script
 
 def test_a_script_may_end_sessions_where_it_replies_what_has_ended() -> None:
     assert scripts.END.ends
-    assert all(("remove(" in script.text) == ("with_ended(" in TEXTS[script.name]) for script in scripts.every())
+    assert all(("end_sessions(" in script.text) == ("with_ended(" in TEXTS[script.name]) for script in scripts.every())
 
 
 def test_no_script_begins_to_write_and_then_misses_a_key_while_a_slot_moves_key_by_key() -> None:

@@ -379,7 +379,7 @@ def test_no_observer_learns_who_it_was(redis, notes) -> None:
 @pytest.mark.unit
 def test_the_reference_names_all_operations_and_events() -> None:
     sources = [path.read_text() for path in (ROOT / "django_redsess").rglob("*.py")]
-    plain = {name for text in sources for name in re.findall(r'(?:Plain|ask_each)\([^"]*?"([\w-]+)"', text)}
+    plain = {name for text in sources for name in re.findall(r'(?:Commands|ask_each)\([^"]*?"([\w-]+)"', text)}
     told = {name for text in sources for name in re.findall(r'(?:observers\.event|tell)\(\s*"(\w+)"', text)}
     assert {"page", "read", "blocks"} <= plain
     assert {"outage_begun", "check", "wait"} <= told

@@ -416,7 +416,7 @@ def test_nothing_to_end_is_done_after_a_step() -> None:
 def test_a_sign_in_during_the_work_stays_where_a_time_is_given(redis, new_session, chosen: SessionFilter) -> None:
     fill(redis, 600, viewed=0, users=8)
     before = sids_there(redis)
-    _, latest = online.census(chosen)
+    _, latest = online.count_at(chosen)
     late = []
 
     def sign_in() -> None:

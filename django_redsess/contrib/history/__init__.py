@@ -4,7 +4,7 @@ What remains of a session: an app that keeps one row for each sign-in in the sit
 Add ``"django_redsess.contrib.history"`` to ``INSTALLED_APPS`` and migrate. Without it nothing is written.
 """
 
-from django_redsess.contrib.history.writing import losses
+from django_redsess.contrib.history.database import losses
 
 __all__ = ["lost"]
 

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_POST
 
 from django_redsess.admin import export, pages
 from django_redsess.admin import filters as shared_filters
-from django_redsess.admin import history as lines
+from django_redsess.admin import log_entries as lines
 from django_redsess.admin.sessions import SEARCH_MAX
 from django_redsess.admin.users import found_users, name_among, search_fields, users_admin, visible_users
 from django_redsess.contrib.history import filters

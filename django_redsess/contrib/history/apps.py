@@ -13,11 +13,11 @@ class HistoryConfig(AppConfig):
 
     def ready(self) -> None:
         from django_redsess import cleaning
-        from django_redsess.contrib.history import blocks, devices, mails, recording, repair
+        from django_redsess.contrib.history import blocks, devices, mails, receivers, repair
         from django_redsess.contrib.history.reading import Rows
         from django_redsess.contrib.history.signals import new_device
 
-        recording.connect()
+        receivers.connect()
         blocks.connect()
         cleaning.hourly.connect(repair.hourly, dispatch_uid="django_redsess.contrib.history")
         user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.contrib.history")

@@ -10,9 +10,9 @@ from typing import Any
 from django.db import router
 
 from django_redsess import online
+from django_redsess.contrib.history.database import short_waits, write
 from django_redsess.contrib.history.models import BlockCopy
-from django_redsess.contrib.history.recording import existing
-from django_redsess.contrib.history.writing import short_waits, write
+from django_redsess.contrib.history.receivers import existing
 from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
@@ -49,7 +49,7 @@ def _write(user_id: str, work: Callable[[Any, str], object]) -> None:
         write(partial(work, key, using), rows=1, using=using)
 
 
-def put_back(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:
+def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:
     """
     Block the users again whose blocks the server has forgotten. Make copies of blocks agree with what is there.
 

@@ -30,8 +30,8 @@ from django.utils.translation import override
 
 from django_redsess.accounts.views import LIST, password_change_url
 from django_redsess.conf import conf
+from django_redsess.contrib.history.database import short_waits
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.writing import short_waits
 from django_redsess.online import labels, places
 
 SECONDS_MAX = 5

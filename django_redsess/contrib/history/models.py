@@ -32,7 +32,7 @@ def delete_with_user(collector: Any, field: Any, rows: Any, using: str) -> None:
     """
     Delete the ``rows`` of a deleted user with the user: what Django calls for ``on_delete``.
 
-    In another database than the user's, :func:`django_redsess.contrib.history.recording.user_deleted` does so: Django
+    In another database than the user's, :func:`django_redsess.contrib.history.receivers.user_deleted` does so: Django
     would look for the rows beside the user.
     """
     if router.db_for_write(field.model) == using:

@@ -13,8 +13,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
+from django_redsess.contrib.history.database import first_line, short_waits
 from django_redsess.contrib.history.models import REASONS, SignIn
-from django_redsess.contrib.history.writing import first_line, short_waits
 from django_redsess.querysets import user_keys
 from django_redsess.sign_in_source import PastSignIn, UsersPast
 from django_redsess.times import aware

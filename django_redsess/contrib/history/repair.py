@@ -18,10 +18,10 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from django_redsess import online
 from django_redsess.conf import conf
-from django_redsess.contrib.history.blocks import put_back
+from django_redsess.contrib.history.blocks import restore_blocks
+from django_redsess.contrib.history.database import first_line, short_waits
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.recording import FROM_CLIENT, existing, ms_of, row_of_beginning, upsert
-from django_redsess.contrib.history.writing import first_line, short_waits
+from django_redsess.contrib.history.receivers import FROM_CLIENT, existing, ms_of, row_of_beginning, upsert
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.listing import SessionFilter
 from django_redsess.querysets import user_key
@@ -41,7 +41,7 @@ Batches = Iterator[tuple[int, int]]
 """How many of each batch were changed, and how many were looked at."""
 
 
-def closed(go_on: GoOn = lambda: True) -> Batches:
+def close_ended(go_on: GoOn = lambda: True) -> Batches:
     """
     Close the rows whose sessions are gone, without a reason: it was not recorded. Yield two counts of each batch.
 
@@ -67,8 +67,8 @@ def closed(go_on: GoOn = lambda: True) -> Batches:
         yield len(gone), len(batch)
 
 
-def made_up(go_on: GoOn = lambda: True) -> Batches:
-    """Insert the rows of living sessions that have none, and open those that were closed. Yield as :func:`closed`."""
+def insert_missing(go_on: GoOn = lambda: True) -> Batches:
+    """Insert the rows of living sessions that have none, and open those that were closed. See :func:`close_ended`."""
     using = router.db_for_write(SignIn)
     pages = online.pages(SessionFilter(), "login_at")
     while go_on() and (sessions := next(pages, None)) is not None:
@@ -116,9 +116,9 @@ def _row_of(user_key: Any, session: online.Session) -> SignIn:
     return row
 
 
-def pruned(go_on: GoOn = lambda: True) -> Batches:
+def prune(go_on: GoOn = lambda: True) -> Batches:
     """
-    Delete rows that are older than ``HISTORY_DAYS``. Yield as :func:`closed`.
+    Delete rows that are older than ``HISTORY_DAYS``. Yield as :func:`close_ended`.
 
     Those of living sessions stay, and so does the latest of each user, by which another device is known to be new. If
     that has no device, as a row that was made up, the latest one with a device stays, too. What they say of the sender
@@ -146,7 +146,7 @@ NOTHING_OF_SENDER: dict[str, Any] = {"address": "", "address_score": None, "user
 
 
 def to_prune() -> QuerySet[SignIn]:
-    """Return the rows that :func:`pruned` looks at."""
+    """Return the rows that :func:`prune` looks at."""
     rows = SignIn.objects.using(router.db_for_write(SignIn))
     if conf.HISTORY_DAYS is None:
         return rows.none()
@@ -155,14 +155,14 @@ def to_prune() -> QuerySet[SignIn]:
 
 
 def to_look_at() -> int:
-    """Count what :func:`closed` and :func:`made_up` look at."""
+    """Count what :func:`close_ended` and :func:`insert_missing` look at."""
     return SignIn.objects.using(router.db_for_write(SignIn)).filter(ended_at=None).count() + online.count()
 
 
 def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
     """Receive the signal :data:`django_redsess.cleaning.hourly`."""
     try:
-        for work in (put_back, closed, made_up, pruned):
+        for work in (restore_blocks, close_ended, insert_missing, prune):
             for _ in work(go_on):
                 pass
     except (DatabaseError, SessionStoreUnavailable) as error:

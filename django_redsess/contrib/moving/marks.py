@@ -28,7 +28,7 @@ from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, bucket_of, key_in_bucket, keyspace
 from django_redsess.transport.partitions import ask_each, together
-from django_redsess.transport.steps import Call, EndedSessions, Plain, Steps
+from django_redsess.transport.steps import Call, Commands, EndedSessions, Steps
 
 HERE = "here"
 COPIED = b"copied"
@@ -54,13 +54,13 @@ def left_of(sid: str) -> Steps[Gone]:
     return Gone(note, mark.partition(" ")[0])
 
 
-def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Plain[bool]:
+def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Commands[bool]:
     """Mark the session ``sid``, unless it is marked. True if it was not. ``deadline`` is that in the other store."""
 
     def is_set(replies: list[Any]) -> bool:
         return replies[0] is not None
 
-    return Plain(keyspace().of_sid(sid), "mark", partial(marking, sid, deadline, mark), 1, is_set)
+    return Commands(keyspace().of_sid(sid), "mark", partial(marking, sid, deadline, mark), 1, is_set)
 
 
 def set_marks(entries: Sequence[tuple[str, int | None, str]]) -> Steps[list[bool]]:

@@ -50,7 +50,7 @@ def asked(function: Callable[[], T]) -> T:
             # A file's name has the key.
             cause = OSError(cause.errno, cause.strerror)
         _close_broken()
-        _the_other.out_of_reach.met("", cause)
+        _the_other.out_of_reach.note("", cause)
         raised = SessionStoreUnavailable("The other store, from which sessions move here, can't be reached.")
         raised.cause = f"{raised} {words_of(cause)}"
         raise raised from cause

@@ -115,7 +115,7 @@ class SessionStore(OwnSessionStore):
             again = yield from operations.read(sid_of(key), self.touch)
             if again.record is not None:
                 self._session_key = key
-                data, due = self.take(again)
+                data, due = self.decode_loaded(again)
                 data = yield from super().after_loading(again, data, due)
                 # The browser has to get the new key.
                 self.modified = self.modified or key != self.key_there

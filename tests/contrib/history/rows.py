@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.recording import row_of_beginning
+from django_redsess.contrib.history.receivers import row_of_beginning
 from django_redsess.signals import Reason
 from tests.admin.visits import FIREFOX
 

@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 
 from django_redsess import online
-from django_redsess.contrib.history import blocks, writing
+from django_redsess.contrib.history import blocks, database
 from django_redsess.contrib.history.models import BlockCopy
 from django_redsess.transport.keys import keyspace
 
@@ -38,15 +38,15 @@ def test_a_block_that_the_server_has_forgotten_comes_back_and_ends_who_came_mean
     assert online.block_of(alice) == online.Block(str(alice.pk), until, "Call us.", str(admin.pk))
     assert online.get(session.sid) is None
     # One that is there is left alone.
-    assert list(blocks.put_back()) == []
+    assert list(blocks.restore_blocks()) == []
 
 
 def test_a_lifted_block_and_one_that_is_over_stay_away(redis, alice) -> None:
     online.block(alice, until=in_an_hour())
     online.unblock(alice)
-    assert list(blocks.put_back()) == []
+    assert list(blocks.restore_blocks()) == []
     BlockCopy.objects.create(user=alice, until=timezone.now() - timedelta(seconds=1))
-    assert list(blocks.put_back()) == []
+    assert list(blocks.restore_blocks()) == []
     assert not BlockCopy.objects.exists()
     assert online.block_of(alice) is None
 
@@ -61,7 +61,7 @@ def test_a_block_that_is_lifted_while_it_is_put_back_stays_away(redis, alice, mo
         return restore_block(block)
 
     monkeypatch.setattr(online, "restore_block", lifted_meanwhile)
-    assert list(blocks.put_back()) == [(0, 0)]
+    assert list(blocks.restore_blocks()) == [(0, 0)]
     assert online.block_of(alice) is None
 
 
@@ -139,7 +139,7 @@ def test_a_database_that_fails_keeps_nobody_from_blocking(alice, caplog) -> None
         assert online.block_of(alice) is not None
         assert len(caplog.records) == 1
     finally:
-        writing.losses.forget()
+        database.losses.forget()
         with connection.schema_editor() as editor:
             editor.create_model(BlockCopy)
 

@@ -290,14 +290,14 @@ def test_an_account_that_was_not_used_for_longer_than_rows_are_kept_gets_a_mail(
     own.post("/logout/")
     SignIn.objects.update(login_ms=F("login_ms") - 100 * mails.DAY_MS)
     for _ in range(2):
-        list(repair.pruned())
+        list(repair.prune())
     row = SignIn.objects.get()
     assert (row.address, row.address_score, row.user_agent, row.client) == ("", None, "", "Firefox on Linux")
     sign_in(own)
     assert mail.outbox == []
     sign_in(own)
     SignIn.objects.filter(ended_at=None).update(ended_at=row.ended_at, login_ms=F("login_ms") - 200 * mails.DAY_MS)
-    list(repair.pruned())
+    list(repair.prune())
     sign_in()
     assert len(mail.outbox) == 1
 
@@ -309,7 +309,7 @@ def test_a_strangers_device_is_new_though_the_latest_row_has_none(alice) -> None
     row = SignIn.objects.get()
     SignIn.objects.create(user=alice, login_ms=row.login_ms + 1, ended_at=row.ended_at, client=row.client)
     SignIn.objects.update(login_ms=F("login_ms") - 100 * mails.DAY_MS)
-    list(repair.pruned())
+    list(repair.prune())
     sign_in()
     assert len(mail.outbox) == 1
 

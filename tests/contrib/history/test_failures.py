@@ -17,9 +17,9 @@ from django.test import Client
 
 from benchmarks.postgresql import PostgreSQL, programs
 from django_redsess import cleaning, online
-from django_redsess.contrib.history import lost, writing
+from django_redsess.contrib.history import database, lost
+from django_redsess.contrib.history.database import losses
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.writing import losses
 from testproject.servers import free_port
 from tests.contrib.history.elsewhere import ALIAS
 from tests.helpers.behind import make_due
@@ -30,7 +30,7 @@ needs_postgresql = pytest.mark.skipif(programs() is None, reason="no PostgreSQL,
 @pytest.fixture(autouse=True)
 def short(monkeypatch) -> Iterator[None]:
     """Wait for a short time, and nothing was lost so far."""
-    monkeypatch.setattr(writing, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.2)
     losses.forget()
     yield
     losses.forget()

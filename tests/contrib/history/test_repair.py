@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from django_redsess import cleaning, online
-from django_redsess.contrib.history import recording, repair
+from django_redsess.contrib.history import receivers, repair
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management import cleaning_command
@@ -43,9 +43,9 @@ def unrecorded(history):
     """Return a function that has something happen of which no row is written, as if the process had been killed."""
 
     def do(action, *arguments):
-        recording.disconnect()
+        receivers.disconnect()
         result = action(*arguments)
-        recording.connect()
+        receivers.connect()
         return result
 
     return do
@@ -59,22 +59,22 @@ def run(*arguments: str) -> str:
 
 def numbers(*arguments: str) -> dict[str, int]:
     counts = json.loads(run(*arguments, "--json"))
-    return {name: counts[name] for name in ("closed", "made_up", "pruned")}
+    return {name: counts[name] for name in ("closed", "inserted", "pruned")}
 
 
 def test_the_row_of_a_session_that_is_gone_is_closed_without_a_reason(alice, unrecorded) -> None:
     gone, stays = sign_in(str(alice.pk)), sign_in(str(alice.pk))
     unrecorded(online.end, gone.sid)
-    assert numbers("--repair") == {"closed": 1, "made_up": 0, "pruned": 0}
+    assert numbers("--repair") == {"closed": 1, "inserted": 0, "pruned": 0}
     row = SignIn.objects.get(ended_at__isnull=False)
     assert (row.ended_is_about, row.reason) == (True, "")
     assert row.login_at < online.get(stays.sid).login_at
-    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+    assert numbers("--repair") == {"closed": 0, "inserted": 0, "pruned": 0}
 
 
 def test_a_living_session_without_a_row_gets_one(alice, unrecorded) -> None:
     session = unrecorded(sign_in, str(alice.pk))
-    assert numbers("--repair") == {"closed": 0, "made_up": 1, "pruned": 0}
+    assert numbers("--repair") == {"closed": 0, "inserted": 1, "pruned": 0}
     row = SignIn.objects.get()
     assert (row.user, row.login_at, row.ended_at) == (alice, online.get(session.sid).login_at, None)
 
@@ -83,7 +83,7 @@ def test_the_closed_row_of_a_living_session_is_opened(alice) -> None:
     sign_in(str(alice.pk))
     row = SignIn.objects.get()
     SignIn.objects.update(ended_at=row.login_at, reason="kicked", by="7", message="Gone.")
-    assert numbers("--repair") == {"closed": 0, "made_up": 1, "pruned": 0}
+    assert numbers("--repair") == {"closed": 0, "inserted": 1, "pruned": 0}
     row.refresh_from_db()
     assert (row.ended_at, row.reason, row.by, row.message) == (None, "", "", "")
 
@@ -96,10 +96,10 @@ def test_a_session_keeps_its_row_with_another_key_and_gets_another_with_another_
         session.save()
 
     unrecorded(rotate)
-    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+    assert numbers("--repair") == {"closed": 0, "inserted": 0, "pruned": 0}
     unrecorded(sign_in, str(alice.pk), session)
     # With the row of the first sign-in, nothing more will happen. The second has none yet.
-    assert numbers("--repair") == {"closed": 1, "made_up": 1, "pruned": 0}
+    assert numbers("--repair") == {"closed": 1, "inserted": 1, "pruned": 0}
     assert SignIn.objects.get(ended_at=None).login_at == online.of_user(alice)[0].login_at
 
 
@@ -114,7 +114,7 @@ def test_a_session_that_ends_while_its_row_is_opened_keeps_the_recorded_end(alic
         return found
 
     monkeypatch.setattr(online, "lives", ends_then)
-    assert sum(changed for changed, _ in repair.made_up()) == 0
+    assert sum(changed for changed, _ in repair.insert_missing()) == 0
     row = SignIn.objects.get()
     assert (row.ended_at is None, row.ended_is_about, row.reason) == (False, False, "kicked")
 
@@ -124,7 +124,7 @@ def test_a_user_who_was_deleted_gets_no_row_for_a_session_that_still_lives(alice
     users = User.objects.filter(pk=alice.pk)
     # As another program deletes a user: nobody is told.
     users._raw_delete(users.db)
-    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+    assert numbers("--repair") == {"closed": 0, "inserted": 0, "pruned": 0}
     assert not SignIn.objects.exists()
 
 
@@ -140,7 +140,7 @@ def test_an_outage_of_the_server_closes_nothing_and_opens_nothing(alice, monkeyp
     for _ in range(3):
         sign_in(str(alice.pk))
     unrecorded(sign_in, str(alice.pk))
-    works = (repair.closed(), repair.made_up())
+    works = (repair.close_ended(), repair.insert_missing())
     for work in works:
         assert next(work) == (0, 1)
     with override_settings(CACHES=out_of_reach):
@@ -165,14 +165,14 @@ def test_who_is_about_to_be_recorded_is_left_alone(alice, unrecorded, monkeypatc
     monkeypatch.setattr(repair, "AGE_SECONDS", 300)
     unrecorded(sign_in, str(alice.pk))
     unrecorded(online.end, sign_in(str(alice.pk)).sid)
-    assert numbers("--repair") == {"closed": 0, "made_up": 0, "pruned": 0}
+    assert numbers("--repair") == {"closed": 0, "inserted": 0, "pruned": 0}
 
 
 def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None:
     session = sign_in(str(alice.pk))
     [ended] = unrecorded(online.end, session.sid)
     run("--repair")
-    recording.ended(None, sessions=[ended])
+    receivers.ended(None, sessions=[ended])
     row = SignIn.objects.get()
     assert (row.ended_is_about, row.reason) == (False, "kicked")
 
@@ -187,18 +187,18 @@ def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) ->
     for number in range(9, 17):
         unrecorded(new_session, str(number))
     unrecorded(online.end, *sids)
-    assert numbers("--repair") == {"closed": 8, "made_up": 8, "pruned": 0}
+    assert numbers("--repair") == {"closed": 8, "inserted": 8, "pruned": 0}
     for row in SignIn.objects.filter(ended_at__isnull=False):
         SignIn.objects.filter(pk=row.pk).update(login_ms=row.login_ms - 91 * DAY_MS)
         SignIn.objects.create(user_id=row.user_id, login_ms=row.login_ms)
-    assert numbers("--prune") == {"closed": 0, "made_up": 0, "pruned": 8}
+    assert numbers("--prune") == {"closed": 0, "inserted": 0, "pruned": 8}
 
 
 def test_sessions_that_end_meanwhile_leave_out_no_other_one(new_session, monkeypatch, unrecorded) -> None:
     monkeypatch.setattr(online, "PAGE", 4)
     User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in range(1, 17))
     sids = [unrecorded(new_session, str(number)).sid for number in range(1, 17)]
-    pages = repair.made_up()
+    pages = repair.insert_missing()
     assert next(pages) == (4, 4)
     unrecorded(online.end, *sids[:3])
     assert sum(changed for changed, _ in pages) == 12
@@ -206,7 +206,7 @@ def test_sessions_that_end_meanwhile_leave_out_no_other_one(new_session, monkeyp
 
 
 def test_rows_are_kept_for_so_many_days_and_those_of_living_sessions_longer(alice, settings) -> None:
-    now = recording.ms_of(online.get(sign_in(str(alice.pk)).sid).login_at)
+    now = receivers.ms_of(online.get(sign_in(str(alice.pk)).sid).login_at)
     SignIn.objects.all().delete()
     at = online.of_user(alice)[0].login_at
     for days in (5, 20, 89, 91):

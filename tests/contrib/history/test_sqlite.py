@@ -12,9 +12,9 @@ import pytest
 from django.db import connection, connections
 from django.test import RequestFactory
 
-from django_redsess.contrib.history import blocks, lost, recording, writing
+from django_redsess.contrib.history import blocks, database, lost, receivers
+from django_redsess.contrib.history.database import losses
 from django_redsess.contrib.history.models import BlockCopy, SignIn
-from django_redsess.contrib.history.writing import losses
 from django_redsess.signals import BegunSession
 from tests.contrib.history.elsewhere import ALIAS
 from tests.helpers.checks import found
@@ -34,7 +34,7 @@ def rows() -> int:
 def signs_in(user_id: int) -> None:
     """Tell of a sign-in by a request, in a connection of this thread."""
     begun = BegunSession("0" * 20, str(user_id), AT + timedelta(milliseconds=user_id), None, "192.0.2.7", "")
-    recording.began(BegunSession, sessions=[begun], request=RequestFactory().post("/login/"))
+    receivers.began(BegunSession, sessions=[begun], request=RequestFactory().post("/login/"))
 
 
 def blocks_user(user_id: int) -> None:
@@ -80,15 +80,15 @@ def test_a_lock_of_another_connection_costs_no_row(keep_file, write: Callable[[i
 
 
 def test_a_write_that_was_under_way_before_a_failure_does_not_end_the_rest(file: Path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(writing, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.2)
     begun, failed = threading.Event(), threading.Event()
 
     def slow() -> None:
-        recording.upsert([SignIn(user_id=5, login_ms=5)], recording.AT_END, ALIAS)
+        receivers.upsert([SignIn(user_id=5, login_ms=5)], receivers.AT_END, ALIAS)
         begun.set()
         failed.wait(30)
 
-    thread = threading.Thread(target=in_thread(lambda: writing.write(slow, rows=1, using=ALIAS)))
+    thread = threading.Thread(target=in_thread(lambda: database.write(slow, rows=1, using=ALIAS)))
     thread.start()
     begun.wait(30)
     signs_in(6)

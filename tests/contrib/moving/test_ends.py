@@ -278,7 +278,7 @@ def test_a_sign_in_in_the_store_before_stays_open_in_the_history(own, step) -> N
         assert online.lives([(str(alice.pk), at)]) == [True]
     with step(1):
         assert online.lives([(str(alice.pk), at), (str(alice.pk), at - 1)]) == [True, False]
-        assert [changed for changed, _ in repair.closed()] in ([], [0])
+        assert [changed for changed, _ in repair.close_ended()] in ([], [0])
 
 
 def test_overlapping_changes_in_the_store_before_are_merged(own, step) -> None:

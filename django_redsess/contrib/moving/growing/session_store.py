@@ -90,7 +90,7 @@ class SessionStore(PlainSessionStore):
         return loaded
 
     def _taking(self, loaded: Loaded) -> Steps[dict[str, Any]]:
-        data, due = self.take(loaded)
+        data, due = self.decode_loaded(loaded)
         data = yield from super().after_loading(loaded, data, due)
         user_id, both = user_of(data), stores()
         if user_id and both.before is not None:
@@ -98,7 +98,7 @@ class SessionStore(PlainSessionStore):
             yield from move_all_of(both, user_id)
         return data
 
-    def saving(self, must_create: bool = False, *, met: Outcome | None = None) -> Steps[None]:
+    def saving(self, must_create: bool = False, *, outcome: Outcome | None = None) -> Steps[None]:
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
@@ -111,7 +111,7 @@ class SessionStore(PlainSessionStore):
             yield from in_store(both.other, blocks.refuse, user_id)
             if both.before is not None:
                 yield from move_all_of(both, user_id)
-        yield from in_store(self.store, super().saving, must_create, met=met)
+        yield from in_store(self.store, super().saving, must_create, outcome=outcome)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
         sid, both = self.stored_sid, stores()

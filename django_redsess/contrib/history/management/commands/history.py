@@ -61,7 +61,7 @@ class Command(CleaningCommand):
             return
         if not (options["repair"] or options["prune"]):
             raise CommandError("Say what to do: --repair, --prune or --export USER.")
-        self.counts = {"put_back": 0, "closed": 0, "made_up": 0, "pruned": 0}
+        self.counts = {"blocked": 0, "closed": 0, "inserted": 0, "pruned": 0}
         super().handle(*args, **options)
 
     def total(self) -> int | None:
@@ -69,16 +69,17 @@ class Command(CleaningCommand):
         return of_repair + (repair.to_prune().count() if self.options["prune"] else 0)
 
     def work(self) -> None:
-        works = (blocks.put_back, repair.closed, repair.made_up) if self.options["repair"] else ()
-        for work in (*works, *((repair.pruned,) if self.options["prune"] else ())):
+        works = {"blocked": blocks.restore_blocks, "closed": repair.close_ended, "inserted": repair.insert_missing}
+        works = works if self.options["repair"] else {}
+        for name, work in {**works, **({"pruned": repair.prune} if self.options["prune"] else {})}.items():
             for changed, looked_at in work(lambda: not self.stop.asked):
-                self.batch_done(work.__name__, changed, looked_at)
+                self.batch_done(name, changed, looked_at)
 
     def sentence(self, counts: dict[str, int]) -> str:
         days = f" older than {conf.HISTORY_DAYS:,} days" if conf.HISTORY_DAYS else ""
         return (
-            f"Closed {counts['closed']:,} rows, inserted or opened {counts['made_up']:,}, "
-            f"deleted {counts['pruned']:,}{days}. Blocked {counts['put_back']:,} users again."
+            f"Closed {counts['closed']:,} rows, inserted or opened {counts['inserted']:,}, "
+            f"deleted {counts['pruned']:,}{days}. Blocked {counts['blocked']:,} users again."
         )
 
     def _export(self, name: str, *, as_json: bool) -> None:

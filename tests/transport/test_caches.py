@@ -24,7 +24,7 @@ from tests.helpers.backends import BACKENDS, OTHERS, entry
 from tests.helpers.behind import stored
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import frozen
-from tests.transport.test_factory import made_by_openssl
+from tests.transport.test_cluster_factory import made_by_openssl
 
 SECRET = "se:cr/et@#?%"
 QUOTED = "se%3Acr%2Fet%40%23%3F%25"

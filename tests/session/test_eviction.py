@@ -28,7 +28,7 @@ def create(client: redis_py.Redis, count: int, *, age_seconds: float) -> Iterato
         for partition in keyspace().partitions:
             due = client.zcount(partition.expire, "-inf", now_of(client).timestamp() * 1000)
             recent, guests = client.zcard(partition.recent), client.zcard(partition.guests)
-            if (cleaning := eviction.cleaning_along(partition, due=due, recent=recent, guests=guests)) is not None:
+            if (cleaning := eviction.clean_on_create(partition, due=due, recent=recent, guests=guests)) is not None:
                 cleaning.run()
         yield stored(client)
 

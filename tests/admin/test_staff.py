@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from benchmarks.fill import fill
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, ending, history
+from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, ending, log_entries
 from django_redsess.models import OnlineSession
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, page_of, staff, told
 from tests.helpers.admin_pages import END as ENDING
@@ -157,7 +157,7 @@ def test_no_form_keeps_names_out_of_the_history(client, users, sids, query: str)
 
 def test_each_request_of_an_ending_names_its_users(client, redis, monkeypatch, users, sids) -> None:
     monkeypatch.setattr(ending, "END_MAX", 250)
-    monkeypatch.setattr(history, "LINES_MAX", 100)
+    monkeypatch.setattr(log_entries, "LINES_MAX", 100)
     fill(redis, 250, viewed=0)
     staff(client, VIEW, END, END_ALL)
     response = answer(client, client.get(CONFIRM))

@@ -17,7 +17,7 @@ from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
 from django_redsess.transport.partitions import Bound, Parts, bisect, merged, share
-from django_redsess.transport.steps import Plain, SendSignals, Steps, adrive, drive
+from django_redsess.transport.steps import Commands, SendSignals, Steps, adrive, drive
 from testproject.servers import free_port
 from tests.helpers.outages import caches
 
@@ -55,7 +55,7 @@ def test_steps_are_thrown_what_the_connection_met(driven, settings) -> None:
 
 def test_steps_go_on_after_a_pause(driven) -> None:
     def pausing() -> Steps[Any]:
-        return (yield from Pause(0.001)), (yield from Plain(keyspace().partitions[0], "ping", PING, 1, list))
+        return (yield from Pause(0.001)), (yield from Commands(keyspace().partitions[0], "ping", PING, 1, list))
 
     assert driven(pausing()) == (None, [b"PONG"])
 

@@ -20,9 +20,9 @@ from django.db.models.signals import post_delete
 from django.http import HttpRequest
 
 from django_redsess.contrib.history import devices
+from django_redsess.contrib.history.database import write
 from django_redsess.contrib.history.models import SIGNED_IN_AGAIN, BlockCopy, SignIn
 from django_redsess.contrib.history.signals import new_device
-from django_redsess.contrib.history.writing import write
 from django_redsess.online import user_agents
 from django_redsess.querysets import user_key
 from django_redsess.session.address_index import score_of
