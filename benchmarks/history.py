@@ -60,11 +60,11 @@ def _rows() -> list[tuple[str, str, str]]:
         agent, address = AGENT.format(100 + number % 46, 100 + number % 46), f"203.0.{number % 113}.{number % 251}"
         begun.append(BegunSession("0" * 20, user_id, login_at, None, address, agent))
         ended.append(EndedSession("0" * 20, user_id, Reason.EXPIRED, now, login_at, now))
-    receivers: list[tuple[str, Callable[..., None], list[Any]]] = [
+    kinds: list[tuple[str, Callable[..., None], list[Any]]] = [
         ("rows of sign-ins", receivers.began, begun),
         ("rows of ends", receivers.ended, ended),
     ]
-    return [(what, f"{_rate(receive, events):,.0f}", "a second") for what, receive, events in receivers]
+    return [(what, f"{_rate(receive, events):,.0f}", "a second") for what, receive, events in kinds]
 
 
 def _rate(receive: Callable[..., None], events: list[Any]) -> float:
