@@ -64,7 +64,11 @@ class Site:
                 stdout=errors,
                 stderr=errors,
             )
-        wait_until(self._serves)
+        try:
+            wait_until(self._serves)
+        except BaseException:
+            self.process.kill()
+            raise
 
     def _serves(self) -> bool:
         assert self.process.poll() is None, self.said
