@@ -309,7 +309,8 @@ local function count_view(item, items_max)
   redis.pcall("HINCRBY", totals, "views", string.format("%.0f", -views))
 end
 
--- The items that a session viewed. The script's KEYS have `popularity`, or nil if another partition counts the item's views.
+-- The items that a session viewed. The script's KEYS have `popularity`, or nil if another partition counts the views
+-- of the item.
 
 -- Record that a session viewed an item, and count the view. A session keeps its newest `keep` items.
 local function record_view(sid, item, keep, items_max)

@@ -271,9 +271,8 @@ return with_ended({ entries, count, rows })
 -- KEYS: partition lists...
 -- ARGV: active offset:number count:number latest_first:flag with_scores:flag keeps_due:flag
 -- Of each list up to `count` sessions are read after the first `offset`, those with the highest scores first if
--- `latest_first`, else those with the lowest. `active`
--- keeps those seen at most so many milliseconds ago, and then the scores must be last seen; "" keeps all. `keeps_due`
--- takes out nothing.
+-- `latest_first`, else those with the lowest. `active` keeps those seen at most so many milliseconds ago, and then the
+-- scores must be last seen; "" keeps all. `keeps_due` takes out nothing.
 -- Reply: a text for each list, since a client takes long to read ten thousand texts. It has the sids one after the
 -- other; or, with scores, each sid and its score, with blanks between. See with_ended.
 local since = active_since(active)
