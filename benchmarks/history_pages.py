@@ -101,7 +101,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
     from django.db import connection
 
     from django_redsess.contrib.history.models import SignIn
-    from django_redsess.online.user_agents import client_of
+    from django_redsess.online.user_agents import browser_and_system
     from django_redsess.signals import Reason
     from testproject import people
 
@@ -129,7 +129,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
                     by=str(admin.pk) if reason is Reason.KICKED and not lives else "",
                     address=f"10.{address >> 16}.{address >> 8 & 255}.{address & 255}",
                     address_score=(10 << 24) + address,
-                    client=client_of(agent),
+                    client=browser_and_system(agent),
                     user_agent=agent,
                     is_new=chance.random() < 0.05,
                 )

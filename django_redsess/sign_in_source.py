@@ -89,7 +89,7 @@ def shown_to(request: HttpRequest, site: AdminSite, user_id: str, *, limit: int)
 def placed(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
     """Return the sign-ins with the places of their addresses. They are asked for together: call this once a page."""
     sign_ins = list(sign_ins)
-    found = places.of(each.address for each in sign_ins)
+    found = places.by_address(each.address for each in sign_ins)
     return [each._replace(place=found.get(each.address, "")) for each in sign_ins] if found else sign_ins
 
 

@@ -27,7 +27,7 @@ from django_redsess.conf import FOLDER_OF_TESTS
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
 from django_redsess.transport import attempts, scripts
-from django_redsess.transport.connections import of, pool
+from django_redsess.transport.connections import pool, server_of
 from django_redsess.transport.keys import Keyspace, Partition
 from django_redsess.transport.packing import command
 from django_redsess.transport.pools import Clock
@@ -208,7 +208,7 @@ class OwnStore:
         found: dict[str, list[bytes]] = defaultdict(list)
         partitions = [Partition(self.prefix), *Keyspace(self.prefix, configuration.conf.PARTITIONS).partitions]
         # A server lists its own names only.
-        for partition in {of(partition): partition for partition in partitions}.values():
+        for partition in {server_of(partition): partition for partition in partitions}.values():
             cursor = None
             while cursor != 0:
                 # All numbers of partitions are meant: the test may have set another.

@@ -260,7 +260,7 @@ def place_html(place: str) -> SafeString:
 def find_places(rows: Iterable[OnlineSession]) -> None:
     """Set the places of these sessions. They are asked for together: call this once a page."""
     rows = list(rows)
-    found = places.of(row.address for row in rows)
+    found = places.by_address(row.address for row in rows)
     for row in rows:
         row.place = found.get(row.address, "")
 

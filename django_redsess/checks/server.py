@@ -332,7 +332,7 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
     with suppress(RedisError, OSError):
         space = keyspace()
         connections.pool().nodes()
-        server = connections.of(space.agreement)
+        server = connections.server_of(space.agreement)
         stored = attempts.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
         if fault := compatibility.fault_in(space, stored):
             return [problem(NUMBERS[fault.about], fault.message, fault.hint)]

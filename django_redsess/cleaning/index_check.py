@@ -11,7 +11,7 @@ from django_redsess.session import operations
 from django_redsess.session.address_index import written_score
 from django_redsess.session.record import revision_of, unpack
 from django_redsess.transport import scripts
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, EndedSessions
 
@@ -85,7 +85,7 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
         if conf.INDEX_ADDRESSES:
             yield from _places(partition, mend=mend)
     # A server lists its own names only. Each is asked by one of the partitions that it has.
-    for partition in {of(partition): partition for partition in space.partitions}.values():
+    for partition in {server_of(partition): partition for partition in space.partitions}.values():
         cursor = None
         while cursor != 0:
             args = scripts.SCAN_KEYS.arguments(cursor=cursor or 0, pattern=space.pattern, about=1000)

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from django_redsess.conf import conf
 from django_redsess.session.address_index import named_network
 from django_redsess.session.elsewhere import other_stores
-from django_redsess.session.record import Client, RecordError, client_of, log_unusable, unpack
+from django_redsess.session.record import Client, RecordError, log_unusable, stored_client, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.packing import head, tail
@@ -544,7 +544,7 @@ def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) 
             # Another program may have written to a user's list. A session is the user's only if its record says so.
             if owners is not None and record.user_id not in owners:
                 raise RecordError("it is in the list of a user whose it is not")
-            user_id, (address, user_agent) = record.user_id, client_of(record)
+            user_id, (address, user_agent) = record.user_id, stored_client(record)
         except RecordError as error:
             log_unusable(sid, error)
             if owners is not None:

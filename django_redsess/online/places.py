@@ -41,7 +41,7 @@ _keeping = forks.Lock()
 _failing = set[str]()
 
 
-def of(addresses: Iterable[str]) -> dict[str, str]:
+def by_address(addresses: Iterable[str]) -> dict[str, str]:
     """
     Return the places of ``addresses``, as a dict of address to text. An address without a place is left out.
 

@@ -62,7 +62,7 @@ def is_system(user_agent: str, system: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def client_of(user_agent: str) -> str:
+def browser_and_system(user_agent: str) -> str:
     """Return browser and system without versions, such as "Firefox on Windows". ``""`` if neither is known."""
     browser, system = browser_of(user_agent), system_of(user_agent)
     return f"{browser} on {system}" if browser and system else browser or system

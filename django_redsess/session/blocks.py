@@ -26,7 +26,7 @@ from django_redsess.session.operations import TIME_MAX
 from django_redsess.session.record import SEAL_SIZE, USER_ID_MAX
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.compatibility import derived_key
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
@@ -94,7 +94,7 @@ def of_user(user_id: str) -> Commands[Block | None]:
 
     def found(replies: list[Any]) -> Block | None:
         over_at, text, time = replies
-        now = of(partition).clock.learn(time)
+        now = server_of(partition).clock.learn(time)
         return None if over_at is None or float(over_at) <= now else _made(user_id, over_at, text)[0]
 
     return Commands(partition, "block", packed, 3, found, needed=3)

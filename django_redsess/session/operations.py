@@ -26,7 +26,7 @@ from django_redsess.session.user_limit import Limit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.compatibility import agree
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import (
     PREFIXES_KEPT,
     Keyspace,
@@ -143,7 +143,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Commands[Loaded]:
 
     def loaded(replies: list[Any]) -> Loaded:
         record, score, time = replies[:3]
-        now = of(partition).clock.learn(time)
+        now = server_of(partition).clock.learn(time)
         # A foreign client may have written any score.
         due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
         if record is None or due > now:
@@ -179,7 +179,7 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
         return [""] * len(names)
     if agreed == 0:
         # All data have gone. A process with other settings must not be the first to write.
-        of(partition).agreed.discard(partition.tag)
+        server_of(partition).agreed.discard(partition.tag)
         yield from agree([partition])
     return [text.decode(errors="replace") if text else "" for text in texts]
 
@@ -187,7 +187,7 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
 def time(partition: Partition | None = None) -> Commands[int]:
     """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
     asked = partition or keyspace().partitions[0]
-    return Commands(asked, "time", packing.command("TIME"), 1, lambda replies: of(asked).clock.learn(replies[0]))
+    return Commands(asked, "time", packing.command("TIME"), 1, lambda replies: server_of(asked).clock.learn(replies[0]))
 
 
 def probe() -> Steps[None]:

@@ -80,8 +80,8 @@ class Record(NamedTuple):
     A record after unpacking.
 
     For a guest, ``user_id`` is ``""`` and ``login_ms`` is 0. ``age_seconds`` is 0 if the deadline was set as a date.
-    :func:`client_of` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made. ``serializer``
-    is its dotted path, ``""`` for Django's own: see :func:`name_of`.
+    :func:`stored_client` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made.
+    ``serializer`` is its dotted path, ``""`` for Django's own: see :func:`name_of`.
     """
 
     user_id: str
@@ -188,7 +188,7 @@ def client_packed(client: Client) -> bytes:
     return packed_client(client.address, client.user_agent)
 
 
-def client_of(record: Record) -> Client:
+def stored_client(record: Record) -> Client:
     """Return the sender that ``record`` stores."""
     address, user_agent = unpacked_client(record.client_packed)
     return Client(address, user_agent)

@@ -31,20 +31,20 @@ from django_redsess.session.operations import Ending, Outcome, Saving
 from django_redsess.session.record import (
     REVISION_SIZE,
     Record,
-    client_of,
     data_of,
     log_unusable,
     named,
     pack,
     revision_of,
     serialized,
+    stored_client,
     unpack,
     user_of,
 )
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
 from django_redsess.transport import scripts
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import Commands, SendSignals, Step, Steps, now, time_of
@@ -74,7 +74,7 @@ def change_of(session: SessionState) -> Change | None:
     ):
         return None
     sid = sid_of(key)
-    server = of(keyspace().of_sid(sid))
+    server = server_of(keyspace().of_sid(sid))
     at = server.clock.now() or 0
     # Only the general script can find out that a full server has room again.
     if server.outages.under_way and server.outages.affects(scripts.SAVE.name):
@@ -115,7 +115,7 @@ def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: by
         outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
     except SessionStoreUnavailable:
         # The browser does not get the new key. A server that can be reached may still end the session under it.
-        if not of(keyspace().of_sid(sid)).outages.out_of_reach.known:
+        if not server_of(keyspace().of_sid(sid)).outages.out_of_reach.known:
             with suppress(SessionStoreUnavailable):
                 yield from operations.end([sid], Ending())
         raise
@@ -290,7 +290,7 @@ class SaveAttempts:
         if record is None or saving.login_ms in (0, replaces):
             return []
         login_at, before = time_of(saving.login_ms), time_of(replaces) if replaces else None
-        client = client_of(record)
+        client = stored_client(record)
         return [
             BegunSession(
                 sid, saving.user_id, login_at, replaces=before, address=client.address, user_agent=client.user_agent

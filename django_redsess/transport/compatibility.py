@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import attempts, packing, scripts
 from django_redsess.transport.attempts import Sends
-from django_redsess.transport.connections import by_server, of, pool
+from django_redsess.transport.connections import by_server, pool, server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, keyspace
 
 FORMAT = b"4"
@@ -50,7 +50,7 @@ def agree(partitions: Sequence[Partition]) -> Sends[None]:
     """
     # With a wrong number of partitions every session is looked for where it is not. With another site's SECRET_KEY
     # none can be read, but all can be ended.
-    asked = [each for each in partitions if each.tag not in of(each).agreed]
+    asked = [each for each in partitions if each.tag not in server_of(each).agreed]
     if not asked:
         return
     space = keyspace()
@@ -68,7 +68,7 @@ def agree(partitions: Sequence[Partition]) -> Sends[None]:
         _refuse(space, decides)
         yield from _ask(space, unsure, takes_key=True)
     for each in asked:
-        of(each).agreed.add(each.tag)
+        server_of(each).agreed.add(each.tag)
 
 
 def forget() -> None:
@@ -104,7 +104,7 @@ def _ask(
             if isinstance(answer, ResponseError):
                 # The server does not know the script, or the partition is elsewhere by now.
                 answer, _ = yield from attempts.run(tag, script, keys, args)
-            of(partitions[number]).clock.learn(answer[3])
+            server_of(partitions[number]).clock.learn(answer[3])
             replies[number] = answer
     return [
         StoredMeta(count.decode(), written.decode(), bool(knows_key))

@@ -64,7 +64,7 @@ def _pool_of(alias: str, named_by: str) -> Any:
     return found
 
 
-def of(partition: Partition) -> Any:
+def server_of(partition: Partition) -> Any:
     """Return the pool of the server that has ``partition``, with its clock and its outages."""
     found = pool() if _pool is None or other_store() is not None else _pool
     # The only server has all partitions.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from redis.exceptions import ResponseError
 
 from django_redsess.transport import attempts, compatibility, packing
-from django_redsess.transport.connections import by_server, of
+from django_redsess.transport.connections import by_server, server_of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.scripts import CONSTANTS, Script, Values
 from django_redsess.transport.steps import Call, Steps, T, now
@@ -194,7 +194,7 @@ def ask_each(
         waiting = [*again, *refused[1:]]
         for number in refused[:1]:
             partition = partitions[number]
-            packed, to = commands(number, (yield from now(partition))), of(partition)
+            packed, to = commands(number, (yield from now(partition))), server_of(partition)
             found[number] = yield from attempts.fetch(to, partition.tag, name, packed, replies, needed, script)
     return [found[number] for number in range(len(partitions))]
 

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.signals import EndedSession, Reason
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import FollowUp
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outages import words_of
@@ -57,7 +57,7 @@ class Confirmation:
             # The script may have written nothing, and Valkey would not wait for what other connections wrote. So this
             # connection writes something: a count that stays the same.
             packed, reply_count = command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
-        return FollowUp(packed, reply_count, milliseconds / 1000, partial(self._learn, of(partition).outages.of))
+        return FollowUp(packed, reply_count, milliseconds / 1000, partial(self._learn, server_of(partition).outages.of))
 
     def _learn(self, of_node: str, replies: list[Any]) -> None:
         errors = [reply for reply in replies if isinstance(reply, Exception)]

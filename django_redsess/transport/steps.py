@@ -28,7 +28,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import attempts, compatibility, exchange
 from django_redsess.transport.attempts import PipelineExtras
-from django_redsess.transport.connections import loop_pool, of
+from django_redsess.transport.connections import loop_pool, server_of
 from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import Partition, Store, is_sid, using
 from django_redsess.transport.packing import Part, command
@@ -244,7 +244,7 @@ class Call(Step[T]):
     name: str = ""
 
     def __iter__(self) -> Steps[T]:
-        tag, server = self.partition.tag, of(self.partition)
+        tag, server = self.partition.tag, server_of(self.partition)
         if tag not in server.agreed:
             yield from compatibility.agree([self.partition])
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
@@ -265,7 +265,7 @@ class Call(Step[T]):
         if not self.script.ends:
             return self.read(reply, *beside)
         reply, at, *groups = reply
-        of(self.partition).clock.learn_from_script(int(at))
+        server_of(self.partition).clock.learn_from_script(int(at))
         ended = EndedSessions(at, groups, self.by, self.message)
         result = self.read(reply, ended, *beside)
         if not signals.hold(ended):
@@ -292,7 +292,7 @@ class Commands(Step[T]):
     script: Script | None = None
 
     def __iter__(self) -> Steps[T]:
-        tag, server = self.partition.tag, of(self.partition)
+        tag, server = self.partition.tag, server_of(self.partition)
         if tag not in server.agreed:
             yield from compatibility.agree([self.partition])
         packed = self.packed
@@ -304,9 +304,9 @@ class Commands(Step[T]):
 
 def now(partition: Partition) -> Steps[int]:
     """Return the time of the server that has ``partition``, in milliseconds. Ask for it where it is not known."""
-    server = of(partition)
+    server = server_of(partition)
     known: int | None = server.clock.now()
     if known is None:
         reply = yield from attempts.fetch(server, partition.tag, "time", command("TIME"), 1)
-        known = of(partition).clock.learn(reply[0])
+        known = server_of(partition).clock.learn(reply[0])
     return known

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check, wake_up
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from tests.helpers.behind import make_due, stored
@@ -23,7 +23,9 @@ pytestmark = [pytest.mark.both_servers, pytest.mark.slow]
 @pytest.fixture
 def sessions(clustered, new_session) -> list[SessionStore]:
     made = [new_session(str(number)) for number in range(60)]
-    assert {of(keyspace().of_sid(session.sid)) for session in made} == {of(each) for each in keyspace().partitions}
+    assert {server_of(keyspace().of_sid(session.sid)) for session in made} == {
+        server_of(each) for each in keyspace().partitions
+    }
     return made
 
 
@@ -103,7 +105,7 @@ def test_the_least_viewed_items_of_every_node_are_forgotten(clustered, sessions)
 
 
 def test_the_check_looks_at_every_node(clustered, sessions, capsys) -> None:
-    one_of_each = {of(partition): partition for partition in keyspace().partitions}
+    one_of_each = {server_of(partition): partition for partition in keyspace().partitions}
     assert len(one_of_each) == 3
     for number, partition in enumerate(one_of_each.values()):
         clustered.client.zadd(partition.recent, {f"0{number}GhostGhostGhostGhos": 1})

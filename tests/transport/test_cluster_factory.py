@@ -15,7 +15,7 @@ from redis.crc import key_slot
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.connections import of, pool
+from django_redsess.transport.connections import pool, server_of
 from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.servers import available, free_port
@@ -33,7 +33,7 @@ def assert_works(new_session: Callable[..., SessionStore]) -> None:
         session = new_session(colour="blue")
         assert SessionStore(session.session_key)["colour"] == "blue"
         assert async_to_sync(SessionStore(session.session_key).aget)("colour") == "blue"
-        served.add(of(keyspace().of_sid(session.sid)))
+        served.add(server_of(keyspace().of_sid(session.sid)))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import redis as redis_py
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.connections import of, pool
+from django_redsess.transport.connections import pool, server_of
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
 from django_redsess.transport.partitions import ask_each, with_scores
@@ -45,7 +45,7 @@ def test_an_error_of_one_partition_is_raised_and_the_others_are_asked(four, redi
 
 def test_a_clock_that_was_set_is_learned_and_those_due_do_not_count(four, redis, new_session) -> None:
     sids = [new_session(user).sid for user in USERS]
-    clock = of(keyspace().partitions[0]).clock
+    clock = server_of(keyspace().partitions[0]).clock
     seconds, microseconds = redis.time()
     # As if the server's clock had been set forward by an hour since this process asked for it.
     clock.learn((int(seconds) - 3600, microseconds))

@@ -17,7 +17,7 @@ def described(sessions: Iterable[online.Session], own_sid: str | None) -> list[J
     The places of addresses are asked for together: call this once a page.
     """
     sessions = list(sessions)
-    found_places = places.of(each.address for each in sessions)
+    found_places = places.by_address(each.address for each in sessions)
     return [
         {
             "id": each.sid,

@@ -141,7 +141,7 @@ class SignInClientFilter(SimpleListFilter):
         return queryset.filter(client__in=[name, *self.clients_with(name)]) if name in self.names else queryset
 
     def clients_with(self, name: str) -> list[str]:
-        """Return the clients with this name that have another one, too: see ``client_of``."""
+        """Return the clients with this name that have another one, too: see ``browser_and_system``."""
         raise NotImplementedError
 
 

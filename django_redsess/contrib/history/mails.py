@@ -98,7 +98,7 @@ def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMult
             "site": site,
             "at": labels.exactly(sign_in.login_at),
             "browser": labels.known_client(sign_in.user_agent),
-            "place": places.of([sign_in.address]).get(sign_in.address, ""),
+            "place": places.by_address([sign_in.address]).get(sign_in.address, ""),
             "sessions_url": root and sessions and root + sessions,
             "password_url": root and password and root + password,
         }

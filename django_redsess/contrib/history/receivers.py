@@ -171,7 +171,7 @@ def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent
         seen_at=stored(login_at),
         address=address,
         address_score=score_of(address),
-        client=user_agents.client_of(user_agent),
+        client=user_agents.browser_and_system(user_agent),
         user_agent=user_agent,
     )
 

@@ -33,7 +33,7 @@ from django_redsess.session.record import AGE_MAX, Client, Record, pack, revisio
 from django_redsess.session.saving import SaveAttempts
 from django_redsess.session.store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
-from django_redsess.transport.connections import of
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace, sid_of
 from django_redsess.transport.steps import CallOutside, Steps, now
 
@@ -178,7 +178,8 @@ class SessionStore(OwnSessionStore):
             yield from SaveAttempts(self, late).steps()
             return late
         if row is not None and not same(late, data, self.serializer()):
-            made = copy_of(self, row, serialized(self.serializer, late), of(keyspace().of_sid(sid)).clock.now() or 0)
+            at = server_of(keyspace().of_sid(sid)).clock.now() or 0
+            made = copy_of(self, row, serialized(self.serializer, late), at)
             due, record = made.due, made.record._replace(login_ms=record.login_ms, client_packed=record.client_packed)
         packed = pack(sid, record)
         revision = revision_of(packed)
