@@ -416,10 +416,11 @@ def page(
         log_foreign(len(found) - len(sids_of(found)))
         return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
-        if last < PLAIN_MAX:
-            found = yield from Lists(session_filter, lists).first(last + 1, latest_first=latest_first)
-        else:
+        if PLAIN_MAX <= last < ROWS_MAX:
             found = yield from read_as_text(session_filter, lists, last + 1, latest_first=latest_first)
+        else:
+            # Scripts would be sent for as many as are wanted, though there may be fewer.
+            found = yield from Lists(session_filter, lists).first(last + 1, latest_first=latest_first)
     else:
         found = yield from of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first)
     entries = found[first:]
