@@ -62,7 +62,7 @@ class Store:
         declared = {name for name, _ in declares(script.text, "KEYS")}
         keys = {name: given.pop(name) for name in declared & given.keys()}
         names = script.keys(self.partition, **keys)
-        more = () if once is None else script.once(**once)
+        more = () if once is None else script.first_attempt_args(**once)
         return self.client.eval(script.text, len(names), *names, *script.arguments(**given), *more)
 
     def run_ending(
