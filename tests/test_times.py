@@ -24,7 +24,7 @@ from django.utils import timezone
 from django_redsess import cleaning, online, times, viewed
 from django_redsess.accounts import urls
 from django_redsess.contrib.api import urls as urls_of_api
-from django_redsess.contrib.history.blocks import put_back
+from django_redsess.contrib.history.blocks import restore_blocks
 from django_redsess.contrib.history.management import commands as of_history
 from django_redsess.contrib.history.models import BlockCopy, SignIn
 from django_redsess.contrib.moving.management import commands as of_moving
@@ -266,6 +266,6 @@ def test_a_block_that_ends_in_an_hour_that_comes_twice_is_not_put_back_too_short
     online.block(users["alice"], until=second)
     assert BlockCopy.objects.get().until == times.stored(second)
     redis.flushall()
-    assert [done for done, _ in put_back()] == [1]
+    assert [done for done, _ in restore_blocks()] == [1]
     assert online.block_of(users["alice"]).until == second
     assert str(BlockCopy.objects.get()).endswith(" UTC")

@@ -108,13 +108,13 @@ def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, serv
 def test_plain_commands_beside_a_script(run, redis) -> None:
     wrong = packing.command("HGET", "no")
     assert run() == ([0], [])
-    reply, (pong, error) = run(along=attempts.PipelineExtras(PING + wrong, 2))
+    reply, (pong, error) = run(extras=attempts.PipelineExtras(PING + wrong, 2))
     assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
 
 
 def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     redis.script_flush()
-    assert run(along=attempts.PipelineExtras(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
+    assert run(extras=attempts.PipelineExtras(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
     assert run() == ([0], [])
 
