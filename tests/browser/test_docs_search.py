@@ -30,11 +30,11 @@ QUESTIONS = {
 
 
 @pytest.fixture(scope="module")
-def site() -> Path:
-    """The folder of the documentation, where ``make docs`` builds it: only pages that have changed are built again."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the documentation, as ``make docs`` builds it."""
     if "REDSESS_SKIP_NOTHING" not in os.environ:
         pytest.importorskip("sphinx", reason="make docs installs it")
-    folder = DOCS.parent / ".venv" / "docs"
+    folder: Path = tmp_path_factory.mktemp("docs")
     subprocess.run([sys.executable, "-m", "sphinx", "-q", str(DOCS), str(folder)], check=True)
     return folder
 
