@@ -185,6 +185,6 @@ def test_it_refreshes_the_list_of_django_unfold(demo_visitor: Callable[[str], Vi
     box(page).check()
     refresh(page)
     expect(rows(page)).to_have_count(before + 1)
-    expect(page.locator("body")).to_contain_text(f"{before + 1} sessions")
+    expect(page.locator("body")).to_contain_text(f"{before + 1} online sessions")
     rows(page).last.check()
     expect(page.locator(".action-counter")).to_have_text(f"1 of {before + 1} selected")

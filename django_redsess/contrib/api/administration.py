@@ -14,15 +14,15 @@ from functools import wraps
 from typing import Any, get_args
 
 from django.contrib import admin
-from django.contrib.admin import ModelAdmin
 from django.contrib.admin.sites import AdminSite, all_sites
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest
+from django.utils.module_loading import import_string
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, blocking, filters, own_sessions
+from django_redsess.admin import blocking, filters, own_sessions
 from django_redsess.admin.ending import SIDS_MAX
 from django_redsess.admin.users import users_admin
 from django_redsess.contrib.api.cursors import cursor_of, place_of
@@ -44,16 +44,17 @@ from django_redsess.session.address_index import network_of
 FILTERS = ("q", "guests", "active", "staff", "network", "browser", "system", "order", "limit", "cursor")
 
 
-def page_in_admin(model: type[Model], ours: type[ModelAdmin[Any]]) -> Any:
+def page_in_admin(model: type[Model], ours: str) -> Any:
     """
-    Return our page ``ours`` of ``model`` in the first admin site that has one. Django's own site comes first.
+    Return our page of ``model`` in the first admin site that has one. Django's own site comes first.
 
-    It is not the site's own ``ModelAdmin``, whose rules are for its pages.
+    It is not the site's own ``ModelAdmin``, whose rules are for its pages. ``ours`` is the path of its class: importing
+    it registers the page, and a site may have none.
     """
     sites: list[AdminSite] = [admin.site, *sorted(all_sites, key=lambda site: site.name)]
     for site in sites:
         if site.is_registered(model):
-            return ours(model, site)
+            return import_string(ours)(model, site)
     raise Problem(404, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
 
 
@@ -79,7 +80,7 @@ def _of_sessions(method: Callable[..., Json | None]) -> Method:
 
     @wraps(method)
     def for_administrator(request: HttpRequest, **path: str) -> Json | None:
-        sessions_admin = page_in_admin(OnlineSession, OnlineSessionAdmin)
+        sessions_admin = page_in_admin(OnlineSession, "django_redsess.admin.OnlineSessionAdmin")
         with administrating(request, sessions_admin.admin_site, may_see=rules().may_see(request.user)):
             return method(request, sessions_admin, **path)
 

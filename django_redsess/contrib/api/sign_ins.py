@@ -14,7 +14,6 @@ from django_redsess.contrib.api.endpoints import endpoint
 from django_redsess.contrib.api.parameters import Json, Parameters
 from django_redsess.contrib.api.problems import Problem, unprocessable
 from django_redsess.contrib.history import filters
-from django_redsess.contrib.history.admin import SignInAdmin
 from django_redsess.contrib.history.models import REASONS, SignIn
 from django_redsess.contrib.history.reading import past_of
 from django_redsess.online import labels
@@ -36,7 +35,7 @@ CHOICES = {
 
 def list_sign_ins(request: HttpRequest) -> Json:
     """List sign-ins, the newest first."""
-    sign_ins_admin = page_in_admin(SignIn, SignInAdmin)
+    sign_ins_admin = page_in_admin(SignIn, "django_redsess.contrib.history.admin.SignInAdmin")
     with administrating(request, sign_ins_admin.admin_site, may_see=rules().may_see_sign_in(request.user)):
         return _listed(request, sign_ins_admin)
 

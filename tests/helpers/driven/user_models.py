@@ -134,7 +134,7 @@ class Site:
         """
         page = self.admin.get(LIST + query) if isinstance(query, str) else self.admin.get(LIST, query)
         found = re.findall(rf'<a href="({LIST}[^"]+/change/)[^"]*">\s*<bdi>([^<]*)</bdi>', page.text)
-        assert f"{len(found)} session" in text_of(page)
+        assert f"{len(found)} online session" in text_of(page)
         rows = [(html.unescape(href), html.unescape(name)) for href, name in found]
         for href, name in set(rows) - self._followed:
             [of_user] = {each for each in links(self.admin.get(href), USERS) if each.endswith("/change/")}
