@@ -85,25 +85,21 @@ def test_fifty_requests_that_each_set_their_own_key_leave_fifty_keys(site, guest
 
 
 @pytest.mark.slow
-def test_fifty_writers_at_it_for_six_seconds_lose_nothing_and_none_waits_five_seconds(site) -> None:
+def test_fifty_writers_at_it_for_six_seconds_lose_nothing_and_none_gives_up(site) -> None:
     cookie = site.ask("/held/write/colour/blue/").cookie
     until = time.monotonic() + 6
     rounds = [0] * WRITERS
-    slowest = [0.0] * WRITERS
 
     def write(writer: int) -> None:
-        while (started := time.monotonic()) < until:
+        while time.monotonic() < until:
             answer = site.ask(f"/held/count/key-{writer}/", cookie)
-            slowest[writer] = max(slowest[writer], time.monotonic() - started)
-            # Each round finds what the one before wrote.
+            # Each round finds what the one before wrote. One that waits too long gives up: that is no 200.
             assert (answer.status, answer.text) == (200, str(rounds[writer]))
             rounds[writer] += 1
 
     run_together(*[partial(write, writer) for writer in range(WRITERS)])
     written = {f"key-{writer}": number for writer, number in enumerate(rounds)}
     assert dict(SessionStore(cookie).items()) == {"colour": "blue", **written}
-    # The whole request, of which the save is a part.
-    assert max(slowest) < 5
 
 
 LATE: dict[str, Callable[[SessionStore], object]] = {
