@@ -122,12 +122,11 @@ class BegunSession(NamedTuple):
 Event = BegunSession | EndedSession
 
 
-class Scope:
-    """Context in which signals are kept until :meth:`send` is called."""
+class RequestScope:
+    """Context in which ``request`` is answered. The signals are kept, and sent after the response."""
 
-    request: HttpRequest | None = None
-
-    def __init__(self) -> None:
+    def __init__(self, request: HttpRequest) -> None:
+        self.request = request
         self._held: list[Event] = []
         self._over = False
 
@@ -138,6 +137,17 @@ class Scope:
     def __exit__(self, *error: object) -> None:
         _scope.reset(self._token)
         self._over = True
+        if not self._held:
+            return
+        # Receivers may be slow: the visitor has the response by then. Django closes the request together with the
+        # response that is sent, even if other middleware replaced ours.
+        close = self.request.close
+
+        def closing() -> None:
+            close()
+            self.send()
+
+        self.request.close = closing  # type: ignore[method-assign]
 
     def hold(self, events: Collection[Event]) -> bool:
         """Keep ``events`` for later. False if the signals were already sent: a task may outlive its request."""
@@ -152,29 +162,7 @@ class Scope:
         announce(held, self.request)
 
 
-class RequestScope(Scope):
-    """Context in which ``request`` is answered. The signals are sent after the response."""
-
-    def __init__(self, request: HttpRequest) -> None:
-        super().__init__()
-        self.request = request
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        if not self._held:
-            return
-        # Receivers may be slow: the visitor has the response by then. Django closes the request together with the
-        # response that is sent, even if other middleware replaced ours.
-        close = self.request.close  # type: ignore[union-attr]
-
-        def closing() -> None:
-            close()
-            self.send()
-
-        self.request.close = closing  # type: ignore[union-attr, method-assign]
-
-
-_scope: ContextVar[Scope | None] = ContextVar("django_redsess_scope", default=None)
+_scope: ContextVar[RequestScope | None] = ContextVar("django_redsess_scope", default=None)
 
 
 class Done:
