@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -69,9 +70,12 @@ class Command(CleaningCommand):
         return of_repair + (repair.to_prune().count() if self.options["prune"] else 0)
 
     def work(self) -> None:
-        works = {"blocked": blocks.restore_blocks, "closed": repair.close_ended, "inserted": repair.insert_missing}
-        works = works if self.options["repair"] else {}
-        for name, work in {**works, **({"pruned": repair.prune} if self.options["prune"] else {})}.items():
+        works: dict[str, Callable[[repair.GoOn], repair.Batches]] = {}
+        if self.options["repair"]:
+            works |= {"blocked": blocks.restore_blocks, "closed": repair.close_ended, "inserted": repair.insert_missing}
+        if self.options["prune"]:
+            works["pruned"] = repair.prune
+        for name, work in works.items():
             for changed, looked_at in work(lambda: not self.stop.asked):
                 self.batch_done(name, changed, looked_at)
 
