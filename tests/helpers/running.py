@@ -1,10 +1,12 @@
 """Commands of manage.py, and sites, that run as processes of their own."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -92,3 +94,31 @@ def drive(*part: str, settings: str, server: Server, folder: Path, **changes: st
         timeout=300,
     )
     assert driven.returncode == 0, driven.stdout + driven.stderr
+
+
+HANGS_SECONDS = 20
+"""A child that has said nothing for so long hangs, and is killed."""
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """Return what ``work`` returns in a child, as text; ``""`` if the child hung."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of the other threads.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writer, str(work()).encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        # Not by an alarm of the child's own: it may hang before it could set one.
+        says, _, _ = select.select([reader], [], [], HANGS_SECONDS)
+        if not says:
+            os.kill(pid, signal.SIGKILL)
+        said = answer.read().decode()
+    os.waitpid(pid, 0)
+    return said

@@ -2,11 +2,9 @@
 
 import asyncio
 import gc
-import os
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import Mock
@@ -23,7 +21,7 @@ from django_redsess.transport.connections import pool
 from django_redsess.transport.pools import LoopPool, Pool
 from testproject.servers import free_port
 from tests.helpers.clusters import begin_anew, deaf, node_of, session_on_each, use_cluster
-from tests.helpers.running import wait_until
+from tests.helpers.running import in_child, wait_until
 
 
 def asking() -> list[threading.Thread]:
@@ -110,40 +108,20 @@ def test_a_loop_that_ends_before_the_map_is_there(slow, caplog) -> None:
     assert SessionStore(slow)["colour"] == "blue"
 
 
-def in_child(work: Callable[[], bytes]) -> bytes:
-    """Return what ``work`` returns in a child process, which has one thread only."""
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of the other threads.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writer, work())
-        except BaseException as error:
-            os.write(writer, repr(error).encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as answer:
-        said = answer.read()
-    os.waitpid(pid, 0)
-    return said
-
-
 def test_a_child_asks_for_the_map_itself(slow) -> None:
     pool().refresh()
     assert len(asking()) == 1
 
-    def work() -> bytes:
+    def work() -> str:
         assert asking() == []
-        return str(SessionStore(slow)["colour"]).encode()
+        return SessionStore(slow)["colour"]
 
-    assert in_child(work) == b"blue"
+    assert in_child(work) == "blue"
 
 
 def test_a_child_that_is_born_while_the_map_is_changed(slow) -> None:
     with pool()._lock:
-        assert in_child(lambda: str(SessionStore(slow)["colour"]).encode()) == b"blue"
+        assert in_child(lambda: SessionStore(slow)["colour"]) == "blue"
 
 
 def test_a_child_has_connections_of_its_own(cluster, settings, new_session) -> None:
@@ -154,7 +132,7 @@ def test_a_child_has_connections_of_its_own(cluster, settings, new_session) -> N
         return [attempts.ask(node, "CLIENT", "ID") for node in pool().nodes()]
 
     before = numbers()
-    there = in_child(lambda: repr(numbers()).encode())
+    there = in_child(numbers)
     # Each node numbers its own.
     assert [one for one, other in zip(before, eval(there), strict=True) if one == other] == []
     assert numbers() == before

@@ -3,10 +3,7 @@
 import asyncio
 import os
 import re
-import select
-import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -24,33 +21,7 @@ from django_redsess.transport import connections, pools
 from django_redsess.transport.keys import keyspace
 from tests.helpers.backends import BACKENDS, entry
 from tests.helpers.outages import PATIENCE
-
-HANGS_SECONDS = 20
-"""A child that has said nothing for so long hangs, and is killed."""
-
-
-def in_child(work: Callable[[], object]) -> str:
-    """Return what ``work`` returns in a child, as text; ``""`` if the child hung."""
-    reader, writer = os.pipe()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of the other threads.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writer, str(work()).encode())
-        except BaseException as error:
-            os.write(writer, repr(error).encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as answer:
-        # Not by an alarm of the child's own: it may hang before it could set one.
-        says, _, _ = select.select([reader], [], [], HANGS_SECONDS)
-        if not says:
-            os.kill(pid, signal.SIGKILL)
-        said = answer.read().decode()
-    os.waitpid(pid, 0)
-    return said
+from tests.helpers.running import in_child
 
 
 @contextmanager
