@@ -17,11 +17,10 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.prometheus import metrics_page
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import keyspace, sid_of
 from testproject.servers import Server
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, close_connections, frozen, full, replica, without_replicas
 from tests.helpers.permissions import listed
+from tests.helpers.store import keyspace, pool, sid_of
 
 
 class Own(redis_py.Connection):

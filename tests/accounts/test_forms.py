@@ -13,7 +13,7 @@ from django.utils.translation import override
 from django_redsess import online
 from django_redsess.accounts.forms import SessionLimitAuthenticationForm
 from tests.helpers.accounts import PASSWORD, sid_of, sign_in
-from tests.helpers.behind import make_due, stored
+from tests.helpers.store import make_due, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions")]
 

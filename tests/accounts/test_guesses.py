@@ -18,7 +18,7 @@ from django.urls import include, path
 
 from django_redsess.contrib.moving.session_store import BEGAN_KEY
 from tests.helpers.accounts import PASSWORD, sid_of, sign_in
-from tests.helpers.behind import make_older
+from tests.helpers.store import make_older
 
 END_OTHERS, SAVES, NEW_KEY = "/account/sessions/end-others/", "/saves/", "/new-key/"
 WRONG, RIGHT = {"password": "not the password"}, {"password": PASSWORD}

@@ -17,7 +17,7 @@ from django.urls import include, path
 from django_redsess import online
 from django_redsess.accounts import reauthentication
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
-from tests.helpers.behind import make_older
+from tests.helpers.store import make_older
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from django.test import Client, override_settings
 
 from django_redsess.conf import PROFILES, SETTINGS, conf
 from tests.helpers.accounts import PASSWORD, count, name_in, sid_of, sign_in, told_to
-from tests.helpers.behind import make_older
+from tests.helpers.store import make_older
 
 pytestmark = pytest.mark.django_db
 

@@ -19,8 +19,8 @@ from django.utils import timezone
 from django_redsess import online
 from testproject.people import CHROME_MAC, FIREFOX_LINUX, SAFARI_IPHONE
 from tests.helpers.accounts import PASSWORD, sid_of
-from tests.helpers.behind import make_older
 from tests.helpers.shop import use_our_templates
+from tests.helpers.store import make_older
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from django_redsess.admin import OnlineSessionAdmin, ending, filters
 from django_redsess.online import searching
 from tests.admin.visits import CHROME, arrive, from_place
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
-from tests.helpers.behind import make_seen
+from tests.helpers.store import make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

@@ -13,7 +13,7 @@ from django.utils.formats import date_format
 
 from django_redsess import cleaning
 from tests.helpers.admin_pages import LIST, Page, staff
-from tests.helpers.behind import make_seen, note, now_of
+from tests.helpers.store import make_seen, note, now_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.clock]
 

@@ -19,7 +19,7 @@ from django_redsess.admin import ending
 from django_redsess.conf import END_MESSAGES
 from tests.admin.visits import arrive
 from tests.helpers.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, left, page_of, staff, told
-from tests.helpers.behind import stored
+from tests.helpers.store import stored
 
 pytestmark = pytest.mark.django_db
 

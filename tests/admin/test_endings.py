@@ -19,7 +19,6 @@ from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.online import ending as ending_of_many
 from django_redsess.online.listing import SessionFilter
-from django_redsess.transport.keys import keyspace
 from tests.helpers.admin_pages import (
     CONFIRM,
     END,
@@ -34,8 +33,8 @@ from tests.helpers.admin_pages import (
     told,
     walk,
 )
-from tests.helpers.behind import make_due, make_seen
 from tests.helpers.online import sign_in
+from tests.helpers.store import keyspace, make_due, make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

@@ -19,8 +19,8 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import searching
 from tests.admin.visits import CHROME, FIREFOX, from_place
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
-from tests.helpers.behind import make_seen, text_of
 from tests.helpers.online import sign_in
+from tests.helpers.store import make_seen, text_of
 from tests.project.docs.pages import DOCS, blocks
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]

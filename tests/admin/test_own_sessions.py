@@ -11,7 +11,7 @@ from django.test import Client
 from django_redsess.accounts.reauthentication import RECENT_SECONDS
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
 from tests.helpers.admin_pages import CONFIRM, END, LIST, Page
-from tests.helpers.behind import make_older
+from tests.helpers.store import make_older
 
 pytestmark = pytest.mark.django_db
 

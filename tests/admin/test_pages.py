@@ -12,9 +12,9 @@ from django.test import Client
 
 from django_redsess import cleaning, online, viewed
 from tests.helpers.admin_pages import LIST, Page, page_of, staff
-from tests.helpers.behind import make_due, note, now_of
 from tests.helpers.online import sign_in
 from tests.helpers.running import drive
+from tests.helpers.store import make_due, note, now_of
 
 pytestmark = pytest.mark.django_db
 

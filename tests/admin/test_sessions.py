@@ -19,11 +19,10 @@ from django.test.utils import CaptureQueriesContext
 
 from django_redsess import online, querysets, viewed
 from django_redsess.admin import OnlineSessionAdmin
-from django_redsess.transport.keys import keyspace
 from testproject.shop.models import Product
 from tests.admin.visits import FIREFOX, arrive, from_place
 from tests.helpers.admin_pages import LIST, MARKUP, Page, asked, milliseconds_ago, page_of, staff, walk
-from tests.helpers.behind import make_due, make_older, make_seen
+from tests.helpers.store import keyspace, make_due, make_older, make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

@@ -19,8 +19,8 @@ from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin, ending, 
 from django_redsess.models import OnlineSession
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, page_of, staff, told
 from tests.helpers.admin_pages import END as ENDING
-from tests.helpers.behind import make_seen
 from tests.helpers.online import sign_in
+from tests.helpers.store import make_seen
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_redsess.backend import SessionStore
 from tests.helpers.admin_pages import CONFIRM, END, LIST, Page, page_of
-from tests.helpers.behind import names_of_sessions, stored
+from tests.helpers.store import names_of_sessions, stored
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from django.urls import clear_url_caches, path
 from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
 from django_redsess.models import OnlineSession
 from tests.helpers.admin_pages import Page, answer, asked, left, staff, told
-from tests.helpers.behind import make_due
 from tests.helpers.online import sign_in
+from tests.helpers.store import make_due
 
 pytestmark = pytest.mark.django_db
 

@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess.session.known import Visit
-from django_redsess.session.record import Client as Visitor
+from tests.helpers.store import Client as Visitor
+from tests.helpers.store import Visit
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 

@@ -9,8 +9,8 @@ from playwright.sync_api import Locator, Page, expect
 from django_redsess import cleaning, viewed
 from testproject import people
 from testproject.servers import Server
-from tests.helpers.behind import have_views
 from tests.helpers.browsing import LIST, MOST_VIEWED, KeepPicture, Visitor, go_to, pages_of_admin, sign_in
+from tests.helpers.store import have_views
 
 pytestmark = pytest.mark.slow
 

@@ -18,10 +18,10 @@ from testproject import people, sign_ins
 from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
 from testproject.shop.models import Product
-from tests.helpers.behind import have_views
 from tests.helpers.browsing import LIST, MOST_VIEWED, KeepPicture, Visitor, pages_of_admin, sign_in
 from tests.helpers.outages import caches
 from tests.helpers.shop import use_our_templates
+from tests.helpers.store import have_views
 from tests.helpers.texts import LANGUAGES
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
 from django_redsess import online
-from tests.helpers.behind import make_older
 from tests.helpers.browsing import KeepPicture, Visitor, go_to, sign_in
+from tests.helpers.store import make_older
 from tests.project.docs.pages import DOCS, blocks
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from playwright.sync_api import Page, Request, expect
 from django_redsess import online
 from testproject import people
 from testproject.people import PASSWORD
-from tests.helpers.behind import now_of
 from tests.helpers.browsing import LIST, Visitor, sign_in
+from tests.helpers.store import now_of
 
 pytestmark = pytest.mark.slow
 

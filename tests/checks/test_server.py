@@ -17,13 +17,12 @@ from redis.exceptions import OutOfMemoryError
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.cleaning.wake_up import Waker
-from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.helpers.behind import dump
 from tests.helpers.checks import found, messages, url_of, was_called
 from tests.helpers.outages import full
 from tests.helpers.permissions import commands, listed
 from tests.helpers.sentinels import behind_sentinel
+from tests.helpers.store import dump, keyspace
 
 
 @pytest.fixture

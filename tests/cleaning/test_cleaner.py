@@ -5,8 +5,7 @@ import pytest
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.signals import EndedSession, sessions_ended
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_due, make_seen, stored
+from tests.helpers.store import keyspace, make_due, make_seen, stored
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 

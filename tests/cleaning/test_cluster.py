@@ -11,11 +11,9 @@ from django.core.management import CommandError, call_command
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check, wake_up
-from django_redsess.transport.connections import server_of
-from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
-from tests.helpers.behind import make_due, stored
 from tests.helpers.clusters import PARTITIONS
+from tests.helpers.store import keyspace, make_due, server_of, stored
 
 pytestmark = [pytest.mark.both_servers, pytest.mark.slow]
 

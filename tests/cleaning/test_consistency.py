@@ -16,9 +16,8 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check
 from django_redsess.signals import EndedSession, sessions_ended
-from django_redsess.transport.keys import Keyspace, Partition, keyspace
-from tests.helpers.behind import have_agreed, text_of
 from tests.helpers.oracle import disagreements
+from tests.helpers.store import Keyspace, Partition, have_agreed, keyspace, text_of
 
 pytestmark = pytest.mark.both_servers
 

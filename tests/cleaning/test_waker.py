@@ -11,9 +11,9 @@ import pytest
 import redis as redis_py
 
 from django_redsess.cleaning.wake_up import Waker
-from django_redsess.transport.keys import keyspace
 from tests.helpers.outages import TIMEOUT, caches, frozen
 from tests.helpers.running import asleep, wait_until
+from tests.helpers.store import keyspace
 
 pytestmark = pytest.mark.both_servers
 

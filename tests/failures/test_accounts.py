@@ -11,12 +11,11 @@ from django.test import Client
 from django_redsess import accounts
 from django_redsess.accounts import reauthentication
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import scripts
 from tests.helpers.accounts import count, delete, save, set_password
-from tests.helpers.behind import make_older
 from tests.helpers.outages import end_outage, lines_of
 from tests.helpers.proxy import Proxy
 from tests.helpers.site.accounts import NEW_PASSWORD
+from tests.helpers.store import make_older, scripts
 from tests.helpers.visitors import Browser, assert_unavailable
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.

@@ -14,13 +14,12 @@ from django_redsess import cleaning as cleaner
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.signals import Reason
-from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
-from tests.helpers.behind import faults, make_due, make_seen, stored
 from tests.helpers.child import MOMENTS
 from tests.helpers.failovers import Writers
 from tests.helpers.oracle import disagreements
 from tests.helpers.running import asleep, wait_until
+from tests.helpers.store import faults, keyspace, make_due, make_seen, stored
 
 pytestmark = pytest.mark.both_servers
 

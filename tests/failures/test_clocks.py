@@ -8,10 +8,9 @@ import pytest
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
-from tests.helpers.behind import make_due, make_seen, now_of, stored
 from tests.helpers.child import Child
+from tests.helpers.store import keyspace, make_due, make_seen, now_of, stored
 
 pytestmark = pytest.mark.both_servers
 

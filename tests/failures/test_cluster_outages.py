@@ -17,7 +17,6 @@ from django.test import AsyncClient, AsyncRequestFactory, Client
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.cluster_map import FRESH_SECONDS
-from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.servers import free_port
@@ -26,6 +25,7 @@ from tests.helpers.outages import BUDGET, TIMEOUT, lines_of, our_errors
 from tests.helpers.running import wait_until
 from tests.helpers.serving import Answer, assert_own, serving
 from tests.helpers.site import MIDDLEWARE
+from tests.helpers.store import keyspace
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = pytest.mark.usefixtures("log")

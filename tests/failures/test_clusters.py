@@ -13,17 +13,15 @@ from redis.crc import key_slot
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import keyspace
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.shop.catalogue import load_catalogue
 from tests.helpers import clocks, every_operation
-from tests.helpers.behind import faults, have_partitions
 from tests.helpers.cluster_load import Load
 from tests.helpers.clusters import cluster_caches
 from tests.helpers.oracle import disagreements
 from tests.helpers.running import wait_until
+from tests.helpers.store import faults, have_partitions, keyspace, pool
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.slow

@@ -14,10 +14,9 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import saving
-from django_redsess.transport.keys import sid_of
-from tests.helpers.behind import have_agreed, make_older, names_of_sessions, stored, traces
 from tests.helpers.serving import Answer, Site, serving
 from tests.helpers.site import MIDDLEWARE, VIEWED_VIEWS
+from tests.helpers.store import have_agreed, make_older, names_of_sessions, sid_of, stored, traces
 
 pytestmark = pytest.mark.both_servers
 

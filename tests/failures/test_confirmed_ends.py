@@ -13,9 +13,7 @@ from django_redsess import accounts, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import EndedCount, EndedList
 from django_redsess.session import user_limit
-from django_redsess.transport import replicas, scripts
-from django_redsess.transport.connections import loop_pool, pool
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport import replicas
 from testproject.nodes import Node
 from tests.helpers.clusters import cluster_caches
 from tests.helpers.outages import PATIENCE, TIMEOUT, caches, close_connections, frozen, lines_of
@@ -23,6 +21,7 @@ from tests.helpers.proxy import Proxy
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import Replicated
 from tests.helpers.sign_ins import sign_in
+from tests.helpers.store import keyspace, loop_pool, pool, scripts
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 

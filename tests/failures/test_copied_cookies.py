@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.helpers.behind import stored
+from tests.helpers.store import stored
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.usefixtures("partitions")

@@ -17,12 +17,11 @@ from django_redsess import signals
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.online import ending
 from django_redsess.signals import user_blocked
-from django_redsess.transport.keys import keyspace
 from testproject.servers import free_port
 from tests.helpers.admin_pages import END, milliseconds_ago
 from tests.helpers.api import ask
-from tests.helpers.behind import have_partitions
 from tests.helpers.outages import caches
+from tests.helpers.store import have_partitions, keyspace
 
 AT_ONCE = 250
 """How many sessions a call ends."""

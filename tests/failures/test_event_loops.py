@@ -11,8 +11,8 @@ from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from tests.helpers.behind import stored
 from tests.helpers.running import wait_until
+from tests.helpers.store import stored
 from tests.helpers.visitors import Browser
 
 

@@ -14,14 +14,13 @@ from django.core.management import call_command
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.helpers import every_operation
-from tests.helpers.behind import dump, faults, make_seen, text_of
 from tests.helpers.oracle import disagreements
 from tests.helpers.outages import caches, close_connections, full
 from tests.helpers.running import wait_until
 from tests.helpers.serving import Site, serving
+from tests.helpers.store import dump, faults, keyspace, make_seen, text_of
 
 pytestmark = pytest.mark.both_servers
 

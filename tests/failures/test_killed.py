@@ -10,13 +10,10 @@ import redis as redis_py
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
-from django_redsess.session.record import unpack
-from django_redsess.transport.keys import keyspace
 from tests.helpers import every_operation
-from tests.helpers.behind import faults, have_partitions
 from tests.helpers.child import MOMENTS, Moment
 from tests.helpers.oracle import disagreements
+from tests.helpers.store import faults, have_partitions, keyspace, operations, unpack
 
 pytestmark = pytest.mark.both_servers
 

@@ -22,20 +22,17 @@ from django_redsess.contrib.moving.growing.other_store import size
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.exceptions import SignInRefused
 from django_redsess.transport import packing
-from django_redsess.transport import scripts as lua_scripts
-from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import bucket_of_user, keyspace, using
-from django_redsess.transport.steps import drive, in_store
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.shop.models import Product
 from tests.helpers.admin_pages import LIST, answer
-from tests.helpers.behind import faults
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import caches, our_errors
 from tests.helpers.permissions import DOCS, commands, listed
 from tests.helpers.running import asleep, wait_until
 from tests.helpers.site import MIDDLEWARE_WITH_CSRF, TEMPLATES
+from tests.helpers.store import bucket_of_user, drive, faults, in_store, keyspace, pool, using
+from tests.helpers.store import scripts as lua_scripts
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]

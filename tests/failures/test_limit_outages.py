@@ -6,11 +6,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess.backend import SessionStore
-from django_redsess.session.user_limit import Limit
-from django_redsess.transport import scripts
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_older, stored, text_of
 from tests.helpers.sign_ins import ENDING, sids_of
+from tests.helpers.store import Limit, keyspace, make_older, scripts, stored, text_of
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "site", "known_scripts")]

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from django_redsess import online
-from django_redsess.transport.keys import sid_of
-from tests.helpers.behind import stored
 from tests.helpers.serving import Answer, Site, serving
 from tests.helpers.sign_ins import ENDING, POLICIES, named, sids_of, sign_in_before
 from tests.helpers.site.people import person
+from tests.helpers.store import sid_of, stored
 
 pytestmark = pytest.mark.both_servers
 

@@ -7,10 +7,8 @@ import pytest
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import scripts
-from django_redsess.transport.keys import keyspace, sid_of
-from tests.helpers.behind import stored
 from tests.helpers.outages import OURS
+from tests.helpers.store import keyspace, scripts, sid_of, stored
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts"), pytest.mark.both_servers]

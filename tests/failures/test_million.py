@@ -13,8 +13,8 @@ from benchmarks.fill import fill
 from django_redsess import online
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
-from tests.helpers.behind import stored
 from tests.helpers.outages import PATIENCE, caches
+from tests.helpers.store import stored
 
 pytestmark = pytest.mark.slow
 

@@ -11,17 +11,15 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
-from django_redsess.transport import attempts, packing, scripts
+from django_redsess.transport import packing
 from django_redsess.transport.exchange import Pause
-from django_redsess.transport.keys import keyspace
 from django_redsess.transport.scripts import Script
 from testproject.clusters import Cluster
-from tests.helpers.behind import faults, have_partitions, stored
 from tests.helpers.clusters import HalfMoved, cluster_caches
 from tests.helpers.every_operation import request
 from tests.helpers.oracle import disagreements
 from tests.helpers.slot_operations import OPERATIONS, World, reads_of
+from tests.helpers.store import attempts, faults, have_partitions, keyspace, operations, scripts, stored
 
 pytestmark = pytest.mark.both_servers
 

@@ -10,7 +10,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.session import record
 from tests.helpers.admin_pages import Page, page_of, staff
-from tests.helpers.behind import dump
+from tests.helpers.store import dump
 
 pytestmark = pytest.mark.django_db
 

@@ -8,15 +8,12 @@ import pytest
 
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
 from django_redsess.signals import Reason
-from django_redsess.transport import scripts
-from django_redsess.transport.steps import drive
 from tests.helpers import every_operation
-from tests.helpers.behind import faults, make_due, stored
 from tests.helpers.child import MOMENTS
 from tests.helpers.oracle import disagreements
 from tests.helpers.outages import full, replica
+from tests.helpers.store import drive, faults, make_due, operations, scripts, stored
 from tests.helpers.visitors import assert_unavailable
 
 pytestmark = pytest.mark.both_servers

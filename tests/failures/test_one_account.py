@@ -7,9 +7,8 @@ import pytest
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import faults, have_partitions, make_older, make_seen, now_of
 from tests.helpers.sign_ins import named, sids_of, sign_in
+from tests.helpers.store import faults, have_partitions, keyspace, make_older, make_seen, now_of
 from tests.session.visits import opened
 
 pytestmark = pytest.mark.usefixtures("users_in_no_table")

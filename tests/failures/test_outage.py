@@ -12,10 +12,8 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import scripts
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import stored
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, frozen, lines_of
+from tests.helpers.store import keyspace, scripts, stored
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = pytest.mark.django_db

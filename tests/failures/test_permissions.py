@@ -11,12 +11,11 @@ from redis.exceptions import ResponseError
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
-from django_redsess.transport.steps import Commands
 from testproject.clusters import Cluster
 from testproject.servers import Server
 from tests.helpers.outages import caches, end_outage, lines_of, our_errors
+from tests.helpers.store import Commands, keyspace
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]

@@ -10,9 +10,8 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import stored, traces
 from tests.helpers.sign_ins import ENDING, named, sids_of, sign_in_before
+from tests.helpers.store import keyspace, stored, traces
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.both_servers

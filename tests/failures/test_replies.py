@@ -16,12 +16,12 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.packing import command
 from testproject.servers import Server
-from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, end_outage, frozen
 from tests.helpers.proxy import Proxy
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
 from tests.helpers.serving import Answer, assert_own, serving
+from tests.helpers.store import afetch, fetch
 
 GREETING = "SETINFO"
 """What a new connection sends before the first command of ours."""

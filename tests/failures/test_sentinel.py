@@ -8,12 +8,12 @@ from django.test import Client
 
 from django_redsess import online
 from django_redsess.transport import connections
-from tests.helpers.behind import faults
 from tests.helpers.failovers import Outcome, Writers
 from tests.helpers.outages import BUDGET, PATIENCE, TIMEOUT, caches, close_connections, end_outage
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import Watched, watched
 from tests.helpers.site import MIDDLEWARE
+from tests.helpers.store import faults
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,8 @@ from django.test import AsyncClient, Client, override_settings
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session.record import pack, unpack
-from django_redsess.transport.keys import keyspace
 from tests.helpers.outages import lines_of
+from tests.helpers.store import keyspace, pack, unpack
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.django_db

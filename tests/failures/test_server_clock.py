@@ -13,17 +13,14 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session.known import Visit
-from django_redsess.session.record import Client, django_times
-from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import drive
+from django_redsess.session.record import django_times
 from tests.helpers import every_operation
-from tests.helpers.behind import faults, stored
 from tests.helpers.clocks import Clock, clock
 from tests.helpers.oracle import disagreements
 from tests.helpers.outages import caches
 from tests.helpers.sign_ins import sign_in
 from tests.helpers.site.people import person
+from tests.helpers.store import Client, Visit, drive, faults, keyspace, stored
 
 HOUR, DAY = 3600, 24 * 3600
 LIMITS = {

@@ -15,11 +15,10 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import Partition, keyspace
 from testproject.servers import Server
-from tests.helpers.behind import stored
 from tests.helpers.outages import full, lines_of, replica, without_disk, without_replicas
 from tests.helpers.running import wait_until
+from tests.helpers.store import Partition, keyspace, stored
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]

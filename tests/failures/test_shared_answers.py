@@ -4,7 +4,7 @@ import pytest
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from tests.helpers.behind import make_older, stored
+from tests.helpers.store import make_older, stored
 from tests.helpers.visitors import Browser
 
 SHARED = [

@@ -18,12 +18,11 @@ from django.test import Client
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.known import Visit
-from django_redsess.session.record import Client as SessionClient
-from django_redsess.transport.keys import keyspace, sid_of
 from testproject import settings as testproject_settings
 from tests.helpers.admin_pages import LIST, Page, page_of
 from tests.helpers.outages import lines_of
+from tests.helpers.store import Client as SessionClient
+from tests.helpers.store import Visit, keyspace, sid_of
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]

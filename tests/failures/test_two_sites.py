@@ -11,9 +11,8 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.transport import compatibility
-from tests.helpers.behind import dump, stored
 from tests.helpers.outages import full, replica
+from tests.helpers.store import compatibility, dump, stored
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]

@@ -20,8 +20,8 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from tests.helpers.behind import faults
 from tests.helpers.both import Ask, twins
+from tests.helpers.store import faults
 
 THREADS = TASKS = 4
 

@@ -10,13 +10,12 @@ from redis.crc import key_slot
 
 from django_redsess.backend import SessionStore
 from django_redsess.cluster import ClusterConnectionFactory
-from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import keyspace, sid_of
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from tests.helpers.outages import PATIENCE, caches
 from tests.helpers.proxy import Proxy
 from tests.helpers.running import wait_until
+from tests.helpers.store import keyspace, pool, sid_of
 
 FACTORY = "django_redsess.cluster.ClusterConnectionFactory"
 PARTITIONS = 64

@@ -13,7 +13,7 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import keyspace
+from tests.helpers.store import keyspace
 
 MOMENT = 0.5
 """Seconds. A thread may get its reply before another one's refusal, and note the time of it later."""

@@ -7,11 +7,9 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
 
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
-from django_redsess.session.notice import Notice
 from django_redsess.signals import EndedSession
 from django_redsess.transport.cluster_map import Cluster
-from django_redsess.transport.connections import pool
+from tests.helpers.store import Notice, operations, pool
 
 NewSession = Callable[..., SessionStore]
 

@@ -21,8 +21,7 @@ from contextlib import contextmanager
 
 import redis
 
-from django_redsess.session.compression import AGENTS, WINDOW_BITS
-from django_redsess.transport.keys import Partition, keyspace
+from tests.helpers.store import AGENTS, WINDOW_BITS, Partition, keyspace
 
 NOTE_SECONDS = 24 * 3600
 """The longest life of a note."""

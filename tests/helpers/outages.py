@@ -14,9 +14,9 @@ from django_redis import get_redis_connection
 
 from django_redsess import viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport.connections import pool
 from testproject.servers import Server
 from tests.helpers.running import wait_until
+from tests.helpers.store import pool
 
 PATIENCE = 5
 """Seconds that a test waits for the server, unless it is about outages: a busy machine is none."""

@@ -9,8 +9,8 @@ from django.http import HttpRequest
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.helpers.behind import make_older
 from tests.helpers.site.people import person
+from tests.helpers.store import make_older
 
 ENDING = ["end_oldest", "end_least_recent"]
 POLICIES = [*ENDING, "refuse"]

@@ -22,17 +22,25 @@ from django_redsess.contrib.moving.growing import transfer
 from django_redsess.contrib.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import eviction, operations, tries
+from django_redsess.session import eviction, tries
 from django_redsess.session.elsewhere import EndedBefore
-from django_redsess.session.known import Visit
-from django_redsess.session.record import Client, revision_of, with_revision
-from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
-from django_redsess.transport import compatibility
-from django_redsess.transport.keys import keyspace, new_key, sid_of
-from django_redsess.transport.steps import drive
 from django_redsess.viewed import popularity
-from tests.helpers.behind import faults, make_due
+from tests.helpers.store import (
+    Client,
+    Limit,
+    Visit,
+    compatibility,
+    drive,
+    faults,
+    keyspace,
+    make_due,
+    new_key,
+    operations,
+    revision_of,
+    sid_of,
+    with_revision,
+)
 
 Work = Generator[None, None, None]
 LIMIT = Limit(1, "end_oldest")

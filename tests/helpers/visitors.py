@@ -13,7 +13,7 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from tests.helpers.behind import stored
+from tests.helpers.store import stored
 
 
 class Browser:

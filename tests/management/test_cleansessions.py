@@ -16,12 +16,11 @@ from django.core.management import CommandError, call_command
 from django_redsess import cleaning as cleaner
 from django_redsess import online
 from django_redsess.management import cleaning_command
-from django_redsess.transport.keys import keyspace, sid_of
 from testproject import servers
-from tests.helpers.behind import dump, have_agreed, have_views, make_due, make_seen, stored, text_of
 from tests.helpers.online import sign_in
 from tests.helpers.outages import frozen
 from tests.helpers.running import asleep, wait_until
+from tests.helpers.store import dump, have_agreed, have_views, keyspace, make_due, make_seen, sid_of, stored, text_of
 from tests.management.test_endsessions import on_each_end
 
 

@@ -11,9 +11,8 @@ import redis as redis_py
 from django.core.management import call_command
 
 from django_redsess import cleaning, viewed
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import dump, have_agreed, have_views, stored
 from tests.helpers.running import wait_until
+from tests.helpers.store import dump, have_agreed, have_views, keyspace, stored
 
 
 def views_of(client: redis_py.Redis) -> dict[str, int]:

@@ -21,8 +21,8 @@ from django.core.management import CommandError, call_command
 from benchmarks.fill import fill
 from django_redsess import online
 from django_redsess.signals import EndedSession, sessions_ended
-from tests.helpers.behind import dump, have_agreed, make_due, stored
 from tests.helpers.online import notice_of, sign_in
+from tests.helpers.store import dump, have_agreed, make_due, stored
 
 pytestmark = pytest.mark.django_db
 

@@ -20,11 +20,10 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.management.commands import online as online_command
 from django_redsess.online import listing, searching
 from django_redsess.online.export import COLUMNS
-from django_redsess.session.known import Visit
-from django_redsess.session.record import Client as Visitor
 from testproject import servers
-from tests.helpers.behind import make_due, make_seen, note, now_of
 from tests.helpers.online import sign_in
+from tests.helpers.store import Client as Visitor
+from tests.helpers.store import Visit, make_due, make_seen, note, now_of
 
 pytestmark = pytest.mark.django_db
 

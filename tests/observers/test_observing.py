@@ -22,11 +22,10 @@ from django_redsess.backend import SessionStore
 from django_redsess.cleaning import wake_up
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.observers import Server
-from django_redsess.transport import attempts, scripts
-from django_redsess.transport.keys import keyspace
 from tests.helpers import checks, every_operation
 from tests.helpers.outages import TIMEOUT, caches, frozen, full, lines_of
 from tests.helpers.running import ROOT
+from tests.helpers.store import attempts, keyspace, scripts
 
 HERE = f"{__name__}.{{}}"
 

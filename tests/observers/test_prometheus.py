@@ -21,10 +21,10 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.prometheus import observer as observer
 from django_redsess.observers import Server
-from django_redsess.transport.keys import sid_of
 from testproject import servers
 from tests.helpers.outages import TIMEOUT, caches, close_connections
 from tests.helpers.running import ROOT, wait_until
+from tests.helpers.store import sid_of
 
 Found = dict[tuple[str, ...], float]
 

@@ -6,8 +6,7 @@ import pytest
 
 from django_redsess.online.listing import SessionFilter
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS, Wanted, is_browser, is_system, system_of
-from django_redsess.session.compression import AGENTS, WINDOW_BITS
-from django_redsess.session.record import Client, client_packed
+from tests.helpers.store import AGENTS, WINDOW_BITS, Client, client_packed
 
 pytestmark = pytest.mark.unit
 

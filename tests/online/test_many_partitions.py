@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from django_redsess import online
 from django_redsess.online import listing
-from tests.helpers.behind import have_partitions
+from tests.helpers.store import have_partitions
 from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
 
 pytestmark = pytest.mark.both_servers

@@ -11,12 +11,9 @@ from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session.known import Visit
-from django_redsess.session.record import Client
 from django_redsess.signals import EndedSession, Reason
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import dump, have_agreed, make_due, make_older, stored, text_of
 from tests.helpers.online import notice_of, sign_in
+from tests.helpers.store import Client, Visit, dump, have_agreed, keyspace, make_due, make_older, stored, text_of
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 

@@ -19,7 +19,7 @@ from django_redsess.contrib import geoip2 as public_places
 from django_redsess.online import places
 from tests.admin.visits import from_place
 from tests.helpers.admin_pages import LIST
-from tests.helpers.behind import text_of
+from tests.helpers.store import text_of
 
 LYON, OSLO = "81.2.69.160", "2a02:d280::7"
 

@@ -22,11 +22,20 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import listing
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import operations
-from django_redsess.session.record import Record, pack
-from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
-from django_redsess.transport.steps import drive
-from tests.helpers.behind import make_due, make_seen, stored, text_of
+from tests.helpers.store import (
+    Record,
+    bucket_of_user,
+    drive,
+    keyspace,
+    make_due,
+    make_seen,
+    new_key,
+    operations,
+    pack,
+    sid_of,
+    stored,
+    text_of,
+)
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.on_cluster]
 

@@ -14,10 +14,8 @@ from django.http import HttpRequest
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import samples
-from django_redsess.session import operations
 from django_redsess.signals import Reason
-from django_redsess.transport.keys import keyspace, sid_of
-from tests.helpers.behind import make_due, make_seen, note, now_of, stored, written
+from tests.helpers.store import keyspace, make_due, make_seen, note, now_of, operations, sid_of, stored, written
 
 pytestmark = [pytest.mark.usefixtures("partitions", "steady_minute"), pytest.mark.on_cluster, pytest.mark.clock]
 

@@ -13,11 +13,19 @@ from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import listing, searching
 from django_redsess.online.searching import LookedThrough
-from django_redsess.session import operations
-from django_redsess.session.address_index import address_score
-from django_redsess.session.known import Visit
-from django_redsess.session.record import Client, Record, client_packed, pack
-from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
+from tests.helpers.store import (
+    Client,
+    Record,
+    Visit,
+    address_score,
+    bucket_of_user,
+    client_packed,
+    keyspace,
+    new_key,
+    operations,
+    pack,
+    sid_of,
+)
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 

@@ -9,8 +9,7 @@ from django.core.management import call_command
 from django_redsess import cleaning, online
 from django_redsess.management.commands import cleansessions
 from django_redsess.signals import Reason
-from django_redsess.transport.keys import keyspace, sid_of
-from tests.helpers.behind import make_due, make_seen, now_of, stored
+from tests.helpers.store import keyspace, make_due, make_seen, now_of, sid_of, stored
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.on_cluster]
 

@@ -7,8 +7,8 @@ import pytest
 import redis as redis_py
 
 from django_redsess import online, viewed
-from django_redsess.transport.keys import Partition, keyspace
 from tests.helpers import oracle
+from tests.helpers.store import Partition, keyspace
 
 USER = "7"
 

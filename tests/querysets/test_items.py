@@ -8,8 +8,8 @@ from django.db.models import Q
 
 from django_redsess import querysets, viewed
 from django_redsess.models import PopularItem
-from tests.helpers.behind import have_views
 from tests.helpers.items import STRANGE
+from tests.helpers.store import have_views
 
 pytestmark = [
     pytest.mark.django_db,

@@ -12,9 +12,8 @@ from django.db.models import Q
 from benchmarks.fill import fill
 from django_redsess import online as public
 from django_redsess.models import OnlineSession
-from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_due, make_seen
 from tests.helpers.online import sign_in
+from tests.helpers.store import keyspace, make_due, make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions"), pytest.mark.on_cluster]
 

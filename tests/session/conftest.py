@@ -8,10 +8,10 @@ from django.contrib.auth.models import User
 from django.dispatch import Signal
 
 from django_redsess.signals import sessions_ended
-from tests.helpers.behind import faults
 from tests.helpers.online import Told
 from tests.helpers.outages import close_connections
 from tests.helpers.proxy import Proxy
+from tests.helpers.store import faults
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, client_packed
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_due
 from tests.helpers.outages import caches, full
+from tests.helpers.store import make_due
 
 pytestmark = pytest.mark.both_servers
 

@@ -24,10 +24,10 @@ from django_redsess.session.blocks import Block
 from django_redsess.signals import user_blocked, user_unblocked
 from django_redsess.transport import exchange
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import stored
 from tests.helpers.online import ends
 from tests.helpers.sign_ins import request_of, sids_of, sign_in
 from tests.helpers.site.people import person
+from tests.helpers.store import stored
 
 pytestmark = [
     pytest.mark.usefixtures("partitions", "users_in_no_table"),

@@ -9,10 +9,10 @@ from django.contrib.auth.signals import user_logged_in
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
-from tests.helpers.behind import faults, have_partitions, stored, traces
 from tests.helpers.oracle import disagreements
 from tests.helpers.sign_ins import request_of, sign_in
 from tests.helpers.site.people import person
+from tests.helpers.store import faults, have_partitions, stored, traces
 
 pytestmark = pytest.mark.both_servers
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_older
+from tests.helpers.store import make_older
 from tests.session.visits import opened
 
 pytestmark = [pytest.mark.both_servers, pytest.mark.clock]

@@ -9,7 +9,7 @@ import redis as redis_py
 from django_redsess.session import eviction, operations
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import bucket_of_user, keyspace, new_key, sid_of
-from tests.helpers.behind import names_of_sessions, now_of, stored, written
+from tests.helpers.store import names_of_sessions, now_of, stored, written
 
 AT_ONCE = 50
 

@@ -32,9 +32,9 @@ from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import drive
 from tests.helpers.accounts import is_gone
-from tests.helpers.behind import have_agreed, make_due, now_of
 from tests.helpers.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
 from tests.helpers.site.urls import urlpatterns as site_urls
+from tests.helpers.store import have_agreed, make_due, now_of
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.usefixtures("nothing_to_repair")

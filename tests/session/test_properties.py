@@ -28,9 +28,9 @@ from django_redsess.session.known import Visit
 from django_redsess.session.record import Client
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive
-from tests.helpers.behind import make_due
 from tests.helpers.oracle import disagreements
 from tests.helpers.properties import SIGN_IN, Data, exactly, merged, run_machine, values
+from tests.helpers.store import make_due
 
 pytestmark = pytest.mark.both_servers
 

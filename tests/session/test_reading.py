@@ -13,8 +13,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.session import operations
 from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.helpers.behind import make_older, make_seen
 from tests.helpers.outages import caches, full, without_disk, without_replicas
+from tests.helpers.store import make_older, make_seen
 from tests.session.visits import due, left, now, opened
 
 pytestmark = pytest.mark.both_servers

@@ -19,10 +19,10 @@ from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Steps, drive
 from tests.helpers import every_operation
-from tests.helpers.behind import make_older
 from tests.helpers.child import Child
 from tests.helpers.outages import caches
 from tests.helpers.running import wait_until
+from tests.helpers.store import make_older
 from tests.session.visits import due, left, opened
 
 pytestmark = pytest.mark.both_servers

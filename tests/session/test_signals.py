@@ -24,9 +24,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.session import eviction
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_due, make_seen, text_of
 from tests.helpers.online import WAYS_TO_DELETE, add_session, ends, notice_of, user_elsewhere
 from tests.helpers.site.ends import GO_ON, KEY, TASKS
+from tests.helpers.store import make_due, make_seen, text_of
 from tests.helpers.visitors import Browser
 
 

@@ -12,7 +12,7 @@ from django_redsess.session import operations
 from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, unpack
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import make_due, names_of_sessions, stored
+from tests.helpers.store import make_due, names_of_sessions, stored
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 

@@ -18,8 +18,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.middleware import SessionMiddleware
 from django_redsess.session.record import unpack
 from django_redsess.transport.keys import keyspace, sid_of
-from tests.helpers.behind import have_agreed, make_due, stored
 from tests.helpers.site import MIDDLEWARE, VIEWED_VIEWS
+from tests.helpers.store import have_agreed, make_due, stored
 
 LONG = "x" * 1_000_000
 

@@ -17,11 +17,11 @@ from django_redsess.exceptions import SessionLimitReached
 from django_redsess.session import operations
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import have_agreed, make_due, make_older, make_seen, stored, text_of
 from tests.helpers.online import ends
 from tests.helpers.sign_ins import ENDING, POLICIES, named, request_of, sids_of, sign_in, sign_in_before
 from tests.helpers.site.people import person
 from tests.helpers.site.views import MODEL_BACKEND
+from tests.helpers.store import have_agreed, make_due, make_older, make_seen, stored, text_of
 
 pytestmark = [
     pytest.mark.usefixtures("partitions", "users_in_no_table"),

@@ -18,10 +18,10 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.transport.keys import sid_of
-from tests.helpers.behind import make_due, make_seen, make_signed_in, stored
 from tests.helpers.oracle import disagreements
 from tests.helpers.properties import run_machine
 from tests.helpers.site.people import person
+from tests.helpers.store import make_due, make_seen, make_signed_in, stored
 
 pytestmark = pytest.mark.both_servers
 

@@ -13,8 +13,8 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from tests.helpers.behind import make_older, stored
 from tests.helpers.site.views import EDITS, MODEL_BACKEND, deleted
+from tests.helpers.store import make_older, stored
 from tests.helpers.visitors import Browser, items_of, listed, name_in, sign_in
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "nothing_to_repair")]

@@ -16,10 +16,10 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.testing import own_store, travel
-from django_redsess.transport.connections import pool
 from testproject.servers import Server
 from tests.helpers import every_operation
 from tests.helpers.child import Child
+from tests.helpers.store import pool
 
 MEMBER = {"_auth_user_id": "7", "colour": "blue"}
 

@@ -12,8 +12,8 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
 from django_redsess.testing import own_store, travel
-from django_redsess.transport import scripts
 from tests.helpers import every_operation
+from tests.helpers.store import scripts
 
 MINUTE = 60
 HOUR = 3600

@@ -11,7 +11,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import attempts, connections, packing, scripts
 from django_redsess.transport.steps import adrive, drive
-from tests.helpers import behind
+from tests.helpers import store
 from tests.helpers.outages import caches, full
 from tests.helpers.running import wait_until
 
@@ -53,8 +53,8 @@ PING = packing.command("PING")
 @pytest.fixture(params=["threads", "tasks"])
 def fetch(request) -> Any:
     if request.param == "threads":
-        return behind.fetch
-    return lambda *args: asyncio.run(behind.afetch(*args))
+        return store.fetch
+    return lambda *args: asyncio.run(store.afetch(*args))
 
 
 @pytest.fixture(params=["threads", "tasks"])

@@ -21,9 +21,9 @@ from django_redsess.transport.caches import UnfitEntry, backend_of
 from django_redsess.transport.cluster_map import Cluster
 from testproject.servers import Server, available, free_port
 from tests.helpers.backends import BACKENDS, OTHERS, entry
-from tests.helpers.behind import stored
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import frozen
+from tests.helpers.store import stored
 from tests.transport.test_cluster_factory import made_by_openssl
 
 SECRET = "se:cr/et@#?%"

@@ -20,10 +20,10 @@ from django_redsess.transport.compatibility import FORMAT, fingerprints
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.clusters import Cluster
 from tests.helpers import every_operation
-from tests.helpers.behind import dump
 from tests.helpers.clusters import begin_anew, use_cluster
 from tests.helpers.outages import TIMEOUT, caches, lines_of
 from tests.helpers.site import MIDDLEWARE
+from tests.helpers.store import dump
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]

@@ -15,10 +15,10 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections
 from django_redsess.transport.packing import command
 from testproject.servers import Server
-from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import caches, lines_of
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
+from tests.helpers.store import afetch, fetch
 
 PING = command("PING")
 PORT = command("INFO", "server")

@@ -20,8 +20,8 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, counterparts, pools
 from testproject.servers import Server, available, free_port
 from tests.helpers.backends import entry
-from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import PATIENCE
+from tests.helpers.store import afetch, fetch
 from tests.transport.test_pools import PING
 
 SYNC = {each: getattr(redis_py, each) for each in ("Connection", "SSLConnection", "UnixDomainSocketConnection")}

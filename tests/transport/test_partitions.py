@@ -7,8 +7,8 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport import compatibility
 from django_redsess.transport.keys import keyspace
-from tests.helpers.behind import stored
 from tests.helpers.outages import full
+from tests.helpers.store import stored
 
 pytestmark = pytest.mark.both_servers
 

@@ -22,9 +22,9 @@ from django_redsess.transport import attempts, connections, pools
 from django_redsess.transport.packing import command
 from django_redsess.transport.pools import PooledConnection
 from tests.helpers.backends import BACKENDS, entry, pool_of_cache
-from tests.helpers.behind import afetch, fetch
 from tests.helpers.outages import PATIENCE
 from tests.helpers.running import wait_until
+from tests.helpers.store import afetch, fetch
 
 PING = command("PING")
 WAIT = command("BLPOP", "{redsess}:nothing", 5)

@@ -11,9 +11,9 @@ from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
 from django_redsess.transport.partitions import ask_each, with_scores
 from django_redsess.transport.steps import drive
-from tests.helpers.behind import have_partitions, make_due, stored
 from tests.helpers.clusters import cluster_caches
 from tests.helpers.outages import caches, full, lines_of
+from tests.helpers.store import have_partitions, make_due, stored
 
 USERS = [str(number) for number in range(40)]
 

@@ -9,13 +9,11 @@ from django.test import AsyncClient, Client
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
-from django_redsess.transport.steps import drive
 from testproject.servers import free_port
 from testproject.shop.models import Product
-from tests.helpers.behind import have_agreed, make_due, make_older, stored
 from tests.helpers.outages import caches, full
 from tests.helpers.site import MIDDLEWARE, VIEWED_VIEWS
+from tests.helpers.store import drive, have_agreed, make_due, make_older, operations, stored
 from tests.helpers.visitors import Browser, items_of
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,8 @@ from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from testproject.servers import free_port
-from tests.helpers.behind import have_views
 from tests.helpers.outages import caches
+from tests.helpers.store import have_views
 
 RECENT = "{% load viewed_items %}{% recently_viewed 3 as items %}"
 MOST = "{% load viewed_items %}{% most_viewed 2 as items %}"

@@ -8,12 +8,10 @@ from django.contrib.sessions.backends.signed_cookies import SessionStore as Othe
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import drive
 from django_redsess.viewed import popularity
 from testproject.servers import free_port
-from tests.helpers.behind import have_views, make_due
 from tests.helpers.outages import caches
+from tests.helpers.store import drive, have_views, keyspace, make_due
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 

@@ -6,8 +6,8 @@ import pytest
 
 from django_redsess.admin import PopularItemAdmin
 from testproject.shop.models import Product
-from tests.helpers.behind import have_views
 from tests.helpers.items import VIEWS
+from tests.helpers.store import have_views
 
 
 @pytest.fixture

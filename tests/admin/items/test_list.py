@@ -17,8 +17,8 @@ from django_redsess.models import PopularItem
 from django_redsess.viewed import popularity
 from testproject.shop.models import Product
 from tests.helpers.admin_pages import Page, staff, words
-from tests.helpers.behind import have_views
 from tests.helpers.items import LIST, STRANGE, answer, asked, checkboxes, lines, names, rows, select, told
+from tests.helpers.store import have_views
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 

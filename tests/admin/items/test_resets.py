@@ -11,8 +11,8 @@ from django.test import Client
 
 from django_redsess import viewed
 from tests.helpers.admin_pages import Page, staff
-from tests.helpers.behind import have_views
 from tests.helpers.items import CONFIRM, LIST, RESET, answer, asked, lines, names, rows, select, select_all, told
+from tests.helpers.store import have_views
 
 pytestmark = pytest.mark.django_db
 

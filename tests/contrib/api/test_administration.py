@@ -20,7 +20,7 @@ from django_redsess.permissions import Rules
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
 from tests.helpers.admin_pages import staff
 from tests.helpers.api import ask, get, ids, status, walk
-from tests.helpers.behind import make_older
+from tests.helpers.store import make_older
 
 pytestmark = pytest.mark.django_db
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from django_redsess import online
-from django_redsess.transport.keys import keyspace
 from tests.helpers.accounts import sid_of
 from tests.helpers.api import ask, get, ids, status
+from tests.helpers.store import keyspace
 
 pytestmark = pytest.mark.django_db
 

@@ -17,11 +17,10 @@ from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.contrib.api import urls
-from django_redsess.session import blocks
-from django_redsess.transport.keys import keyspace
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
 from tests.helpers.api import API, ask, get, status
 from tests.helpers.outages import caches, close_connections, frozen
+from tests.helpers.store import blocks, keyspace
 
 pytestmark = pytest.mark.django_db
 

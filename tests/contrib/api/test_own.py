@@ -10,10 +10,9 @@ from django.contrib.auth.models import User
 
 from django_redsess import online
 from django_redsess.accounts import reauthentication
-from django_redsess.session import store
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
 from tests.helpers.api import ask, get, ids, status, walk
-from tests.helpers.behind import make_older
+from tests.helpers.store import drive, make_older
 
 pytestmark = pytest.mark.django_db
 
@@ -153,7 +152,7 @@ def test_an_end_meanwhile_is_401(alice, here, there, monkeypatch) -> None:
 def test_an_end_at_any_moment_is_401(alice, monkeypatch, settings, saves_always) -> None:
     """The session ends before the first, the second, … time that a request asks the server."""
     settings.SESSION_SAVE_EVERY_REQUEST = saves_always
-    drive, found = store.drive, set()
+    found = set()
     for moment in range(1, 7):
         here, calls = sign_in(alice), iter(range(1, 100))
         sid = sid_of(here)
@@ -163,8 +162,8 @@ def test_an_end_at_any_moment_is_401(alice, monkeypatch, settings, saves_always)
                 online.end(sid)
             return drive(steps)
 
-        monkeypatch.setattr(store, "drive", ends)
+        monkeypatch.setattr("django_redsess.session.store.drive", ends)
         found.add(status(here, "post", PASSWORD_URL, {"password": PASSWORD}))
-        monkeypatch.setattr(store, "drive", drive)
+        monkeypatch.setattr("django_redsess.session.store.drive", drive)
     # The last one is after all that the request does.
     assert found == {401, 204}

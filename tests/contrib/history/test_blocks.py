@@ -11,7 +11,7 @@ from django.utils import timezone
 from django_redsess import online
 from django_redsess.contrib.history import blocks, database
 from django_redsess.contrib.history.models import BlockCopy
-from django_redsess.transport.keys import keyspace
+from tests.helpers.store import keyspace
 
 pytestmark = pytest.mark.usefixtures("history", "partitions")
 

@@ -22,7 +22,7 @@ from django_redsess.contrib.history.database import losses
 from django_redsess.contrib.history.models import SignIn
 from testproject.servers import free_port
 from tests.contrib.history.elsewhere import ALIAS
-from tests.helpers.behind import make_due
+from tests.helpers.store import make_due
 
 needs_postgresql = pytest.mark.skipif(programs() is None, reason="no PostgreSQL, or no psycopg")
 

@@ -12,8 +12,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.contrib.history.models import SIGNED_IN_AGAIN, SignIn
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 from tests.helpers.admin_pages import END
-from tests.helpers.behind import make_due
 from tests.helpers.sign_ins import request_of, sign_in
+from tests.helpers.store import make_due
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("history")]

@@ -19,7 +19,7 @@ from benchmarks.postgresql import PostgreSQL, programs
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from tests.contrib.moving.process import Process, started
-from tests.helpers.behind import have_partitions
+from tests.helpers.store import have_partitions
 
 DATABASE, GROWING = "django.contrib.sessions.backends.db", "django_redsess.contrib.moving.growing"
 

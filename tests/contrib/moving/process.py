@@ -178,7 +178,7 @@ def before(user: str, data: dict[str, Any]) -> dict[str, Any]:
     from django_redsess.backend import SessionStore
     from django_redsess.conf import conf
     from django_redsess.contrib.moving.sources import source
-    from django_redsess.session.record import Client
+    from tests.helpers.store import Client
 
     # Of two stores of this engine, this process is at step 1, and has the settings of the one before.
     session = SessionStore() if conf.MOVE_TO else source().opened(None, Client())

@@ -19,13 +19,12 @@ from django.core.management import call_command
 from django_redsess import online
 from django_redsess.backend import SessionStore as OwnSessionStore
 from django_redsess.contrib.moving.growing.stores import stores
-from django_redsess.transport.keys import sid_of, using
 from tests.contrib.moving.conftest import grow
 from tests.contrib.moving.process import answer, started
-from tests.helpers.behind import faults, stored
 from tests.helpers.outages import caches
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
+from tests.helpers.store import faults, sid_of, stored, using
 
 ROWS, USED, THREADS = 2000, 160, 4
 USERS = 50

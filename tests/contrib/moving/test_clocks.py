@@ -21,7 +21,7 @@ from django_redsess import online
 from django_redsess.contrib.moving import SessionStore
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.engines import now_here
-from django_redsess.session.record import Client
+from tests.helpers.store import Client
 
 BACKENDS = "django.contrib.sessions.backends"
 OFF = [timedelta(hours=1), timedelta(hours=-1)]

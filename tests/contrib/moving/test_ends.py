@@ -24,9 +24,9 @@ from django_redsess.contrib.history import repair
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.sockets import ended_sessions
 from django_redsess.exceptions import SignInRefused
-from django_redsess.transport.keys import Store, using
 from tests.contrib.moving.conftest import grow, session_of
 from tests.helpers.site import MIDDLEWARE
+from tests.helpers.store import Store, using
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("partitions", "moving")]

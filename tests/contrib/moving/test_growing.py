@@ -13,14 +13,10 @@ from django.core.management import CommandError, call_command
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached
-from django_redsess.session import blocks
-from django_redsess.session.user_limit import REFUSE, Limit
-from django_redsess.transport.keys import Store, keyspace, sid_of, using
-from django_redsess.transport.steps import drive
 from tests.contrib.moving.conftest import grow, session_of
 from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store_before, user_in
 from tests.contrib.moving.test_interleavings import Work
-from tests.helpers.behind import faults
+from tests.helpers.store import REFUSE, Limit, Store, blocks, drive, faults, keyspace, sid_of, using
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "moving", "left_alone", "grows")]
 

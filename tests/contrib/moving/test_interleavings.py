@@ -17,7 +17,7 @@ from django.contrib.sessions.models import Session
 
 from django_redsess import online
 from django_redsess.contrib.moving import SessionStore
-from django_redsess.transport.steps import Steps, drive
+from tests.helpers.store import Steps, drive
 
 pytestmark = pytest.mark.usefixtures("partitions", "moving")
 

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 
 from django_redsess.contrib.moving import SessionStore
 from django_redsess.contrib.moving.sources import source
-from django_redsess.session.record import Client
+from tests.helpers.store import Client
 
 BACKENDS = "django.contrib.sessions.backends"
 

@@ -20,7 +20,7 @@ from django_redsess import online
 from django_redsess.contrib.moving import SessionStore, in_bulk
 from django_redsess.contrib.moving.contents import _log_release_before
 from django_redsess.contrib.moving.sources.database import DatabaseSource
-from django_redsess.transport.keys import bucket_of, bucket_of_user, sid_of
+from tests.helpers.store import bucket_of, bucket_of_user, sid_of
 
 DAY = 86_400
 

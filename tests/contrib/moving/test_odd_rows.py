@@ -18,7 +18,7 @@ from django_redsess import online
 from django_redsess.contrib.moving import Row, SessionStore
 from django_redsess.contrib.moving.contents import log_unusable_sid, movable
 from django_redsess.contrib.moving.sources import source
-from django_redsess.transport.keys import sid_of
+from tests.helpers.store import sid_of
 
 KEY, GOOD = "0123456789abcdef" * 2, "g" * 32
 BACKENDS = "django.contrib.sessions.backends"
@@ -231,7 +231,7 @@ def test_an_odd_value_in_a_cache_is_no_session(cached, step, server, redis, left
 
 
 def online_client() -> Any:
-    from django_redsess.session.record import Client
+    from tests.helpers.store import Client
 
     return Client("192.0.2.1", "Mozilla/5.0")
 

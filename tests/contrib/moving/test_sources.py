@@ -26,10 +26,10 @@ from django_redsess.contrib.moving.contents import _log_once
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.engines import CacheSource
-from django_redsess.transport.keys import Store, bucket_of, bucket_of_user, sid_of, using
 from tests.contrib.moving.conftest import grow, session_of
 from tests.helpers.backends import BACKENDS as BACKENDS_OF_SESSIONS
 from tests.helpers.backends import entry
+from tests.helpers.store import Store, bucket_of, bucket_of_user, sid_of, using
 
 BACKENDS = "django.contrib.sessions.backends"
 
@@ -104,7 +104,7 @@ def saved_before(old_class: type[Any]) -> Callable[..., str]:
 
 
 def online_client() -> Any:
-    from django_redsess.session.record import Client
+    from tests.helpers.store import Client
 
     return Client("192.0.2.1", "Mozilla/5.0")
 

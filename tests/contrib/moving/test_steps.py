@@ -14,7 +14,7 @@ from django.utils import timezone
 from django_redsess import online
 from django_redsess.contrib.moving import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
+from tests.helpers.store import bucket_of, bucket_of_user, keyspace, sid_of
 from tests.helpers.strange_values import Agrees, PickleSerializer, Refuses, WithoutEq, state_of, written_by
 
 pytestmark = pytest.mark.usefixtures("partitions", "moving")

@@ -24,15 +24,12 @@ from django_redsess.backend import SessionStore
 from django_redsess.contrib.sockets import ended_sessions
 from django_redsess.contrib.sockets.ended_sessions import End, ends
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
 from django_redsess.signals import Reason
-from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.partitions import ask_each
 from tests.helpers.accounts import PASSWORD, PASSWORD_CHANGED
 from tests.helpers.api import ask
-from tests.helpers.behind import make_due, make_seen
 from tests.helpers.outages import caches, full
 from tests.helpers.sign_ins import request_of
+from tests.helpers.store import keyspace, make_due, make_seen, operations, sid_of
 
 
 def signed_in(user: User, session: SessionStore | None = None) -> SessionStore:
@@ -390,6 +387,7 @@ def test_all_that_is_watched_costs_one_round_trip(loop, round_trips, commands, n
 def test_spans_of_a_look_do_not_belong_to_who_watches_first(loop, monkeypatch, new_session) -> None:
     request: ContextVar[str] = ContextVar("request", default="none")
     asked: list[str] = []
+    ask_each = ended_sessions.ask_each
 
     def asking(*args: Any, **more: Any) -> Any:
         asked.append(request.get())

@@ -15,10 +15,9 @@ from django.urls import include, path, reverse
 from django_redsess import online
 from django_redsess.accounts.reauthentication import GIVEN_KEY, RECENT_SECONDS
 from django_redsess.signals import EndedSession, Reason, sessions_ended
-from django_redsess.transport.keys import sid_of
-from tests.helpers.behind import make_older
 from tests.helpers.driven.pages import Browser
 from tests.helpers.oracle import disagreements
+from tests.helpers.store import make_older, sid_of
 from tests.project.docs.pages import DOCS, blocks
 
 PASSWORD = "/api/v1/me/reauthenticate"

@@ -8,8 +8,8 @@ from django.http import HttpResponse
 from django.test import Client
 
 from tests.helpers.admin_pages import Page
-from tests.helpers.behind import faults
 from tests.helpers.oracle import disagreements
+from tests.helpers.store import faults
 
 
 class Browser(Client):

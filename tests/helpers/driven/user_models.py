@@ -25,11 +25,10 @@ from django.urls import reverse
 from django_redsess import online
 from django_redsess.admin import UserSessionsMixin
 from django_redsess.signals import EndedSession, Reason, sessions_ended
-from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.admin_pages import LIST
-from tests.helpers.behind import make_due
 from tests.helpers.driven.pages import Browser, check, confirmed, link, links, text_of
 from tests.helpers.site.user_models.models import User
+from tests.helpers.store import keyspace, make_due, sid_of
 
 USERS = "/admin/user_models/user/"
 ACCOUNT = "/account/sessions/"

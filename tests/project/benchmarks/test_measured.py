@@ -11,7 +11,7 @@ from benchmarks.operations import operations_of
 from benchmarks.rounds import Repeats, measured
 from django_redsess import cleaning, online, viewed
 from testproject.servers import available
-from tests.helpers.behind import faults, stored
+from tests.helpers.store import faults, stored
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from tests.helpers.behind import make_due, stored
+from tests.helpers.store import make_due, stored
 from tests.project.docs.pages import DOCS, blocks
 
 pytestmark = pytest.mark.django_db

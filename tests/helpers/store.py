@@ -1,4 +1,8 @@
-"""What tests do behind the engine's back: turn the clock of a session, count what is stored, send commands."""
+"""
+The store as tests look into it, and what they do behind the engine's back.
+
+Tests outside of ``tests/session``, ``tests/transport`` and ``tests/lua`` take what is inside of the package from here.
+"""
 
 import random
 from base64 import b64encode
@@ -13,13 +17,66 @@ import redis as redis_py
 
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
-from django_redsess.session import operations
-from django_redsess.session.record import Record, pack, unpack
+from django_redsess.session import blocks, operations
+from django_redsess.session.address_index import address_score
+from django_redsess.session.compression import AGENTS, WINDOW_BITS
+from django_redsess.session.known import Visit
+from django_redsess.session.notice import Notice
+from django_redsess.session.record import Client, Record, client_packed, pack, revision_of, unpack, with_revision
+from django_redsess.session.user_limit import REFUSE, Limit
 from django_redsess.signals import Reason
-from django_redsess.transport import attempts, compatibility
-from django_redsess.transport.connections import pool
-from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import adrive, drive
+from django_redsess.transport import attempts, compatibility, scripts
+from django_redsess.transport.connections import loop_pool, pool, server_of
+from django_redsess.transport.keys import (
+    Keyspace,
+    Partition,
+    Store,
+    bucket_of,
+    bucket_of_user,
+    keyspace,
+    new_key,
+    sid_of,
+    using,
+)
+from django_redsess.transport.steps import Commands, Steps, adrive, drive, in_store
+
+__all__ = [
+    "AGENTS",
+    "REFUSE",
+    "WINDOW_BITS",
+    "Client",
+    "Commands",
+    "Keyspace",
+    "Limit",
+    "Notice",
+    "Partition",
+    "Record",
+    "Steps",
+    "Store",
+    "Visit",
+    "address_score",
+    "attempts",
+    "blocks",
+    "bucket_of",
+    "bucket_of_user",
+    "client_packed",
+    "compatibility",
+    "drive",
+    "in_store",
+    "keyspace",
+    "loop_pool",
+    "new_key",
+    "operations",
+    "pack",
+    "pool",
+    "revision_of",
+    "scripts",
+    "server_of",
+    "sid_of",
+    "unpack",
+    "using",
+    "with_revision",
+]
 
 
 def text_of(size: int) -> str:
