@@ -30,6 +30,12 @@ from django_redsess.session import user_limit
 PEERS = ("qsessions", "user_sessions")
 """Packages whose session middleware calls their own engine in a way that no other engine takes."""
 
+RULES_OF_PAGES = (
+    *("get_queryset", "has_view_permission", "has_end_permission"),
+    *("has_end_all_permission", "has_export_permission"),
+)
+"""Methods with which a subclass of ``OnlineSessionAdmin`` has rules of its own."""
+
 _LEVELS: dict[str, Any] = {"E": checks.Error, "W": checks.Warning, "I": checks.Info}
 
 
@@ -223,6 +229,41 @@ def check_login_url(**kwargs: Any) -> list[checks.CheckMessage]:
         "the path, or to the name of the URL, of your sign-in page."
     )
     return [problem("W084", message, hint)]
+
+
+@checks.register(checks.Tags.urls)
+def check_rules_of_pages(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn if the admin of sessions has rules of its own: the JSON API of this site does not ask it."""
+    if not apps.is_installed("django.contrib.admin") or check_settings():
+        return []
+    if Conf.PERMISSIONS.default != conf.PERMISSIONS:
+        return []
+    try:
+        reverse("django_redsess_api:sessions")
+    except Exception:  # The API is not part of this site, or the URLs can't be imported, as Django reports.
+        return []
+    # Imported late: it needs the app of the admin.
+    from django.contrib.admin.sites import all_sites
+
+    model = apps.get_model("django_redsess", "OnlineSession")
+    found = []
+    for admin in (type(site.get_model_admin(model)) for site in all_sites if site.is_registered(model)):
+        own = [name for name in RULES_OF_PAGES if not _is_ours(admin, name)]
+        if own:
+            hint = (
+                "Move these rules to a class that REDSESS['PERMISSIONS'] names: the pages and the API ask it. If they "
+                "hide and protect nothing, silence this check."
+            )
+            text = (
+                f"{admin.__qualname__} has {', '.join(own)} of its own, which the JSON API of this site does not ask."
+            )
+            found.append(problem("W099", text, hint))
+    return found
+
+
+def _is_ours(admin: type, name: str) -> bool:
+    module = next(each.__module__ for each in admin.__mro__ if name in vars(each))
+    return module.partition(".")[0] == "django_redsess"
 
 
 def _leads_somewhere(login_url: Any) -> bool:

@@ -6,14 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin import AdminSite
 from django.contrib.auth.models import User
 from django.test import Client
 
 from django_redsess import online
+from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.models import OnlineSession
 from django_redsess.permissions import Rules
 from tests.helpers.accounts import sid_of, sign_in
 from tests.helpers.admin_pages import CONFIRM, END, LIST, Page, answer, page_of, staff
 from tests.helpers.api import API, ask, get, ids, status, walk
+from tests.helpers.checks import found, messages
 
 pytestmark = pytest.mark.django_db
 
@@ -137,3 +141,28 @@ def test_rules_may_allow_more_than_permissions(alice, settings) -> None:
     assert status(administrator, "delete", f"sessions/{sid}") == 204
     other = staff(Client(), *PERMISSIONS, name="other")
     assert other.get(LIST).status_code == status(other, "get", "sessions") == 403
+
+
+def test_a_check_names_rules_of_the_pages_that_the_api_does_not_ask(settings) -> None:
+    class OwnPages(OnlineSessionAdmin):
+        list_display = ("user",)
+
+    class OwnRules(OwnPages):
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).exclude()
+
+        def has_end_permission(self, request: Any, obj: Any = None) -> bool:
+            return False
+
+    own_site = AdminSite(name="own")  # Kept: sites are known as long as they live.
+    own_site.register(OnlineSession, OwnPages)
+    assert found() == []
+    own_site.unregister(OnlineSession)
+    own_site.register(OnlineSession, OwnRules)
+    assert found() == ["W099"]
+    assert "get_queryset, has_end_permission" in messages()[0].msg
+    settings.ROOT_URLCONF = "django_redsess.accounts.urls"
+    assert "W099" not in found()
+    settings.ROOT_URLCONF = "testproject.urls"
+    settings.REDSESS = {**settings.REDSESS, "PERMISSIONS": f"{__name__}.NotToEnd"}
+    assert found() == []
