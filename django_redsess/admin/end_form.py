@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from django import forms
 from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy, override
 
 from django_redsess.conf import MESSAGE_MAX, conf
@@ -62,3 +64,36 @@ class EndForm(forms.Form):
             text = gettext("Reason and message together have at most %(limit)d characters.")
             self.add_error("message", text % {"limit": MESSAGE_MAX})
         return data
+
+
+class Progress(NamedTuple):
+    """
+    How far the ending of a list is that takes several requests: ``ended`` of ``total`` sessions.
+
+    ``place`` is where to go on: see :class:`django_redsess.online.ending.BulkEnding`. ``confirmed_by`` is the least
+    number of replicas that have confirmed, or None.
+    """
+
+    ended: int = 0
+    total: int = 0
+    place: tuple[int, str, str] | None = None
+    confirmed_by: int | None = None
+
+
+def signed_progress(request: HttpRequest, query: Any, latest: object, progress: Progress) -> str:
+    """Return ``progress`` as a signed text for the next page's form: nobody can forge it."""
+    return signing.dumps(progress, salt=_salt(request, query, latest))
+
+
+def progress_of(request: HttpRequest, data: dict[str, Any]) -> Progress | None:
+    """Return the progress that the form's ``data`` contain; None if the signature is not ours, or for another list."""
+    if not data["progress"]:
+        return Progress()
+    try:
+        return Progress(*signing.loads(data["progress"], salt=_salt(request, data["query"], data["latest"])))
+    except signing.BadSignature:
+        return None
+
+
+def _salt(request: HttpRequest, query: Any, latest: object) -> str:
+    return f"django_redsess.ending {request.user.pk} {latest} {str(query).strip()}"

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from benchmarks.fill import fill
 from django_redsess import online, querysets
-from django_redsess.admin import OnlineSessionAdmin, ending, filters
+from django_redsess.admin import OnlineSessionAdmin, ending, filters, question
 from django_redsess.online import searching
 from tests.admin.visits import CHROME, arrive, from_place
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
@@ -110,7 +110,7 @@ def found(list_only, admin_client, monkeypatch) -> dict[str, str]:
     """The sessions of four with Firefox, whom the list has to search for: more than a form names."""
     # There is no index of browsers.
     list_only(lambda sessions: sessions.of_browser("Firefox"))
-    monkeypatch.setattr(ending, "SIDS_MAX", 0)
+    monkeypatch.setattr(question, "SIDS_MAX", 0)
     return {name: arrive(name).session.sid for name in ("anna", "ben", "cleo", "dora")}
 
 
@@ -154,7 +154,7 @@ def test_no_more_end_than_the_question_has_counted(partitions, admin_client, mon
 @pytest.mark.parametrize("checked", [1000, 0])
 def test_a_superusers_session_stays(client, monkeypatch, found, checked) -> None:
     # Superusers with more sessions than that are counted in another way.
-    monkeypatch.setattr(ending, "CHECKED_MAX", checked)
+    monkeypatch.setattr(question, "CHECKED_MAX", checked)
     browser = arrive("root", is_superuser=True)
     staff(client, "view_onlinesession", "end_onlinesession", "end_all_onlinesession")
     response = client.get(CONFIRM)

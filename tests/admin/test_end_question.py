@@ -15,7 +15,7 @@ from django.test import Client, override_settings
 from django.utils.translation import gettext_lazy
 
 from benchmarks.fill import fill
-from django_redsess.admin import ending
+from django_redsess.admin import ending, question
 from django_redsess.conf import END_MESSAGES
 from tests.admin.visits import arrive
 from tests.helpers.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, left, page_of, staff, told
@@ -47,7 +47,7 @@ def test_a_session_has_a_row_and_where_it_was_the_only_one_a_message_that_names_
 
 
 def test_rows_and_numbers_add_up(client, new_session, monkeypatch) -> None:
-    monkeypatch.setattr(ending, "ROWS_MAX", 2)
+    monkeypatch.setattr(question, "ROWS_MAX", 2)
     names = ["anna", "ben", "cleo", "root1", "root2"]
     for name in names:
         is_root = name.startswith("root")

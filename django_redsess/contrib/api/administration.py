@@ -23,7 +23,7 @@ from django.utils.module_loading import import_string
 
 from django_redsess import online
 from django_redsess.admin import blocking, filters, own_sessions
-from django_redsess.admin.ending import SIDS_MAX
+from django_redsess.admin.question import SIDS_MAX
 from django_redsess.admin.users import users_admin
 from django_redsess.contrib.api.cursors import cursor_of, place_of
 from django_redsess.contrib.api.descriptions import described
