@@ -12,7 +12,7 @@ from typing import Any
 import redis
 from tqdm import tqdm
 
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.session.record import Client as Visitor
 from django_redsess.session.record import Record, client_packed, pack
 from django_redsess.transport.keys import Partition, bucket_of_user, keyspace, new_key, sid_of
@@ -93,7 +93,7 @@ def fill(
     that time. The sessions belong in turn to this number of ``users``, with the ids ``"1"``, ``"2"``, …; by default,
     each session has a user of its own. Session keys are added to ``keys``, if that is a list.
     """
-    operations.time().run()  # Agrees on the number of partitions.
+    reading.time().run()  # Agrees on the number of partitions.
     space, now = keyspace(), int(time.time() * 1000)
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
     # One batch is sent while the next is prepared; more batches would only take memory.

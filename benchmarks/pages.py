@@ -82,10 +82,10 @@ class Side:
 
     def milliseconds(self, page: str) -> float:
         """Request ``page``, and return how long that takes."""
-        from django_redsess.session import operations
+        from django_redsess.session import reading
 
         with override_settings(SESSION_CACHE_ALIAS=str(self.sessions)):
-            operations.time().run()  # A real process agrees with its store once, and not for each page.
+            reading.time().run()  # A real process agrees with its store once, and not for each page.
             start = time.perf_counter()
             response = self.browser.get(self.addresses[page])
             seconds = time.perf_counter() - start

@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy
 
 from django_redsess import online
 from django_redsess.conf import conf
-from django_redsess.session import operations, tries
+from django_redsess.session import reading, tries
 from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport.keys import keyspace
 
@@ -58,7 +58,7 @@ def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     # Who is signed in without a session sends a password or a token with each request.
     if session is None or SESSION_KEY not in session or not conf.REAUTHENTICATE:
         return None
-    now = operations.time(keyspace().of_sid(session.stored_sid or "")).run()
+    now = reading.time(keyspace().of_sid(session.stored_sid or "")).run()
     record = session.known.record
     if _is_recent(record.login_ms if record else 0, now):
         return None
@@ -93,7 +93,7 @@ def give(request: HttpRequest, user: AbstractBaseUser, password: str) -> Passwor
     session = session_of(request)
     if session is None or SESSION_KEY not in session:
         return None
-    now = operations.time(keyspace().of_sid(session.stored_sid or "")).run()
+    now = reading.time(keyspace().of_sid(session.stored_sid or "")).run()
     return _form_of(request, user, session, now, {"password": password})
 
 

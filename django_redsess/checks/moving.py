@@ -18,7 +18,7 @@ from django_redsess.checks.server import may_ask
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.session.elsewhere import elsewhere
 from django_redsess.times import stored
 from django_redsess.transport import packing
@@ -57,7 +57,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
     with suppress(DatabaseError, SessionStoreUnavailable):  # The table may not be there.
         # In this order: without rows, nothing is sent, and nothing agreed about the store.
         was_moved = Session.objects.exists() and seconds_since_first_move() is not None
-        if was_moved and Session.objects.filter(expire_date__gt=stored(time_of(operations.time().run()))).exists():
+        if was_moved and Session.objects.filter(expire_date__gt=stored(time_of(reading.time().run()))).exists():
             message = "Sessions were moved here, and rows of theirs are left in the table of Django's sessions."
             hint = (
                 "Whoever reads them, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as they were, and "
@@ -73,10 +73,10 @@ def seconds_since_first_move() -> float | None:
     with suppress(SessionStoreUnavailable, RedisError, ImproperlyConfigured):
         partitions, now = keyspace().partitions, dict[int, int]()
 
-        def reading(number: int, at: int) -> bytes:
+        def asking(number: int, at: int) -> bytes:
             now[number] = at
             return packing.command("HGET", partitions[number].totals, "moved_since")
 
-        found = drive(ask_each("read", partitions, reading, 1))
+        found = drive(ask_each("read", partitions, asking, 1))
         return max((now[number] / 1000 - float(since) for number, [since] in enumerate(found) if since), default=None)
     return None

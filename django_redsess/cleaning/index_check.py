@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.online.labels import printable
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.session.address_index import written_score
 from django_redsess.session.record import revision_of, unpack
 from django_redsess.transport import scripts
@@ -107,7 +107,7 @@ def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
     """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
     cursor, about = None, 1
     while cursor != 0:
-        cursor, records = operations.records(partition, cursor or 0, about=about).run()
+        cursor, records = reading.records(partition, cursor or 0, about=about).run()
         scores = [part for sid, record in records for part in _score(sid, record)]
         faults = list[Fault]()
         for start in range(0, len(scores), 3 * ENTRIES_MAX):

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers.failures import failure_of
 from django_redsess.responses import not_logged
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.transport.steps import adrive, drive
 
 __all__ = ["ready"]
@@ -40,9 +40,9 @@ def ready(request: HttpRequest) -> HttpResponse:
     """
     try:
         if isinstance(request, ASGIRequest):
-            async_to_sync(adrive)(operations.probe())
+            async_to_sync(adrive)(reading.probe())
         else:
-            drive(operations.probe())
+            drive(reading.probe())
     except (SessionStoreUnavailable, ImproperlyConfigured, RedisError) as error:
         return not_logged(JsonResponse({"ready": False, "cause": failure_of(error).outcome}, status=503))
     return JsonResponse({"ready": True})

@@ -17,7 +17,7 @@ from django_redsess.online.listing import ClientFilters, Guests, Session, Sessio
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.statistics import Totals
-from django_redsess.session import notice, operations
+from django_redsess.session import notice, reading
 from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.elsewhere import elsewhere, other_stores
 from django_redsess.session.record import django_times, log_unusable, named, unpack
@@ -49,7 +49,7 @@ class Details:
 def _details(sid: str) -> Steps[Details | None]:
     if not is_sid(sid):
         return None
-    loaded = yield from operations.read(sid)
+    loaded = yield from reading.read(sid)
     if loaded.record is None:
         return None
     try:
@@ -241,7 +241,7 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     found = sessions_of((yield from listing.find(wanted)))
     there = {each.sid for each in found}
     for sid in [sid for sid in wanted if follow and sid not in there]:
-        live, _ = yield from operations.successor(sid, (yield from operations.note_of(sid)))
+        live, _ = yield from reading.successor(sid, (yield from reading.note_of(sid)))
         if live is not None and live.sid not in there:
             found += sessions_of((yield from listing.find([live.sid])))
             there.add(live.sid)

@@ -20,7 +20,7 @@ from django_redsess.conf import conf
 from django_redsess.online import listing
 from django_redsess.online.listing import Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.session.address_index import Network, named_network
 from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
 from django_redsess.transport import packing, scripts
@@ -226,7 +226,7 @@ def _in_network(
     """Find the sessions that match among those of a network, which are not too many."""
     base, since = session_filter.of_any_client, None
     if base.active_seconds is not None:
-        since = (yield from operations.time()) - base.active_seconds * 1000
+        since = (yield from reading.time()) - base.active_seconds * 1000
     sids = yield from lists.newest(by_seen=by_seen, since=since)
     if range_of(session_filter):
         return Matching(wanted, sids)

@@ -22,7 +22,7 @@ from django.utils.translation import gettext
 from django_redsess import observers
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SignInRefused
-from django_redsess.session.operations import TIME_MAX
+from django_redsess.session.reading import TIME_MAX
 from django_redsess.session.record import SEAL_SIZE, USER_ID_MAX
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.compatibility import derived_key

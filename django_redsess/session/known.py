@@ -12,10 +12,10 @@ from django.http.response import HttpResponseBase
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
+from django_redsess.session import operations, reading
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.notice import Notice
-from django_redsess.session.operations import Touch
+from django_redsess.session.reading import Touch
 from django_redsess.session.record import Client, Record, client_packed, log_unusable, unpack, user_of
 from django_redsess.session.user_limit import Limit
 from django_redsess.times import aware
@@ -227,7 +227,7 @@ class SessionState(SessionBase):
 
     def read_stored_sign_in(self) -> Steps[None]:
         """Read the stored session's user and login time, for a save that replaces the data without loading them."""
-        loaded = yield from operations.read(self.sid or "", Touch.NOTHING if self.visit is None else Touch.SEEN)
+        loaded = yield from reading.read(self.sid or "", Touch.NOTHING if self.visit is None else Touch.SEEN)
         if loaded.record is None:
             return
         try:

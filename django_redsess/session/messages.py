@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
+from django_redsess.session import operations, reading
 from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
@@ -77,7 +77,7 @@ def _leaving(partition: Partition, user_ids: list[str], message: str) -> Command
 def _put(sid: str, user_id: str, message: str) -> Steps[None]:
     """Put the message into the data of a session of this user: compare and set, as a save does."""
     for _ in range(TRIES):
-        loaded = yield from operations.read(sid)
+        loaded = yield from reading.read(sid)
         if loaded.record is None:
             return
         try:

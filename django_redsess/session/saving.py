@@ -21,7 +21,7 @@ from django_redsess import observers, signals
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
-from django_redsess.session import address_index, blocks, deadlines, eviction, operations, user_limit
+from django_redsess.session import address_index, blocks, deadlines, eviction, operations, reading, user_limit
 from django_redsess.session.address_index import STAYS, changed_entry
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending, SessionState
@@ -99,16 +99,16 @@ def change_of(session: SessionState) -> Change | None:
 
 def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
     """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
-    viewed = yield from operations.viewed_by(old_sid)
+    viewed = yield from reading.viewed_by(old_sid)
     made = yield from operations.create(sid, saving, viewed)
     if made.status in ("clock", "blocked"):
         return made
     if made.status == "refused":
         # Two requests may sign in at once from one guest's session. The other one may have been first.
-        old = yield from operations.read(old_sid)
+        old = yield from reading.read(old_sid)
         if old.record is not None:
             return made
-        note = yield from operations.note_of(old_sid)
+        note = yield from reading.note_of(old_sid)
         return Outcome("gone", note=note)
     # This only ends the old session, and leaves a note with the new sid.
     try:

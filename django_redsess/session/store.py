@@ -16,12 +16,13 @@ from redis.exceptions import NoScriptError
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import blocks, deadlines, notice, operations
+from django_redsess.session import blocks, deadlines, notice, operations, reading
 from django_redsess.session.elsewhere import Elsewhere
 from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, PendingSignIn, SessionState
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
-from django_redsess.session.operations import Ending, Loaded, Outcome
+from django_redsess.session.operations import Ending, Outcome
+from django_redsess.session.reading import Loaded
 from django_redsess.session.record import log_unusable, named, unpack, user_of
 from django_redsess.session.saving import SaveAttempts, change_of
 from django_redsess.session.user_limit import Limit
@@ -195,7 +196,7 @@ class SessionStore(SessionState):
         key = self.session_key
         if key is None:
             return {}
-        loaded = yield from operations.read(sid_of(key), self.touch)
+        loaded = yield from reading.read(sid_of(key), self.touch)
         data, due = self.decode_loaded(loaded)
         return data if data is not None and due is None else (yield from self.after_loading(loaded, data, due))
 
@@ -249,7 +250,7 @@ class SessionStore(SessionState):
         return data
 
     def _asking_why(self, loaded: Loaded) -> Steps[None]:
-        self.take_note(loaded, (yield from operations.note_of(loaded.sid)))
+        self.take_note(loaded, (yield from reading.note_of(loaded.sid)))
 
     def take_note(self, loaded: Loaded, note: str) -> None:
         """Drop the key of a session that is gone, and keep what its ``note`` tells the visitor."""
@@ -257,7 +258,7 @@ class SessionStore(SessionState):
         self._session_key = None
         found = notice.read(note)
         self.cookie = self.cookie._replace(
-            notice=found, late=bool(operations.rotated_to(note)), was_guest=operations.was_guest(note)
+            notice=found, late=bool(reading.rotated_to(note)), was_guest=reading.was_guest(note)
         )
         if found and self.visit is not None and self.visit.on_notice:
             self.visit.on_notice(found)
@@ -285,7 +286,7 @@ class SessionStore(SessionState):
         # Once a new key is chosen, the old key names no session for this request.
         if not self._validate_session_key(session_key) or session_key == self.pending.rotates_from:
             return False
-        loaded = yield from operations.read(sid_of(session_key))
+        loaded = yield from reading.read(sid_of(session_key))
         return loaded.record is not None
 
     def refuse_blocked(self, user_id: str) -> None:

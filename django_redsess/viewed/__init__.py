@@ -16,8 +16,9 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import deadlines, operations
-from django_redsess.session.operations import Touch, items_max, templates, viewing, viewing_keys
+from django_redsess.session import deadlines, operations, reading
+from django_redsess.session.operations import items_max, viewing, viewing_keys
+from django_redsess.session.reading import Touch, templates
 from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import is_sid, keyspace
@@ -56,7 +57,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     name = sid.encode()
 
     def touches(now: int) -> bytes:
-        seen = operations.seen_at(now)
+        seen = reading.seen_at(now)
         return touching % (seen, name, seen, name)
 
     return Call(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)

@@ -37,6 +37,7 @@ from tests.helpers.store import (
     make_due,
     new_key,
     operations,
+    reading,
     revision_of,
     sid_of,
     with_revision,
@@ -104,7 +105,7 @@ def _is_noted(session: SessionStore) -> bool:
 
 def _found(world: World) -> transfer.Found:
     """A session of another store, as it was read there."""
-    now = operations.time().run()
+    now = reading.time().run()
     return transfer.Found(now, world.user.known.record, now + 100_000, now)
 
 
@@ -291,11 +292,11 @@ def flush_user(world: World) -> Work:
 
 @operation
 def prolong(world: World) -> Work:
-    loaded = operations.read(world.user.sid or "").run()
+    loaded = reading.read(world.user.sid or "").run()
     later = loaded.due + 60_000
     operations.prolong(loaded, later).run()
     yield
-    assert operations.read(world.user.sid or "").run().due == later
+    assert reading.read(world.user.sid or "").run().due == later
 
 
 def _no_views() -> bool:
@@ -336,7 +337,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "receive": (
         lambda world: drive(transfer._receive({world.coming: _found(world)}, {})),
-        lambda world: revision_of(operations.read(world.coming).run().record or b"") == marks.COPIED,
+        lambda world: revision_of(reading.read(world.coming).run().record or b"") == marks.COPIED,
     ),
     "depart": (
         lambda world: drive(
@@ -414,7 +415,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "views": lambda: viewed.count("lamp"),
         "total of views": viewed.total,
         "rank": lambda: viewed.rank(1),
-        "items to move": lambda: len(operations.viewed_by(sid).run()),
+        "items to move": lambda: len(reading.viewed_by(sid).run()),
         "backlog": lambda: [call.run() for call in cleaning.count_backlog()],
         "next deadline": lambda: [call.run() is None for call in cleaning.next_deadline()],
         "check": faults,

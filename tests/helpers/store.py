@@ -17,7 +17,7 @@ import redis as redis_py
 
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
-from django_redsess.session import blocks, operations
+from django_redsess.session import blocks, operations, reading
 from django_redsess.session.address_index import address_score
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.known import Visit
@@ -69,6 +69,7 @@ __all__ = [
     "operations",
     "pack",
     "pool",
+    "reading",
     "revision_of",
     "scripts",
     "server_of",
@@ -185,7 +186,7 @@ def _put_in_place(client: redis.Redis, sid: str, record: Record) -> None:
 
 def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Saving:
     """Return what a save writes of a session without data."""
-    now = operations.time().run()
+    now = reading.time().run()
     login_ms = now if user_id else 0
     age = ceil(age_seconds)
     record = Record(user_id, login_ms, now // 1000 + 1 + age, age, b"", b"{}")

@@ -30,8 +30,8 @@ from tests.helpers.store import (
     make_due,
     make_seen,
     new_key,
-    operations,
     pack,
+    reading,
     sid_of,
     stored,
     text_of,
@@ -66,7 +66,7 @@ def sid_for(user_id: str, number: int) -> str:
 
 
 def put(client: redis_py.Redis, sessions: Iterable[Known]) -> None:
-    operations.time().run()  # Agrees on the number of partitions.
+    reading.time().run()  # Agrees on the number of partitions.
     now = now_of(client)
     with client.pipeline(transaction=False) as together:
         for each in sessions:

@@ -132,7 +132,7 @@ def test_texts_name_what_is_there() -> None:
     assert not missing, "\n".join(missing)
 
 
-@pytest.mark.parametrize("name", ["operations.read", "django_redsess.online.end", "Record.user_id", "read"])
+@pytest.mark.parametrize("name", ["operations.save", "django_redsess.online.end", "Record.user_id", "read"])
 def test_what_is_there_is_found(name: str) -> None:
     assert exists(name, PACKAGE / "session" / "operations.py")
 

@@ -10,7 +10,7 @@ import redis as redis_py
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.transport.keys import keyspace
 from testproject import servers
 from tests.helpers.outages import caches, full, without_disk, without_replicas
@@ -131,7 +131,7 @@ def test_a_refused_touch_does_not_disturb_the_read(
         refused = own_server.client.info("errorstats")
         # Redis refuses a write to what is not there as well: both touches of each read.
         assert sum(error["count"] for error in refused.values()) >= 6
-        assert operations.time().run() > 0
+        assert reading.time().run() > 0
     assert own_server.client.info("stats")["total_connections_received"] + connections <= connections + 1
 
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.session.address_index import score_of_new
 from django_redsess.session.elsewhere import EndedBefore, Watched
-from django_redsess.session.operations import texts_of
+from django_redsess.session.reading import texts_of
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, bucket_of, key_in_bucket, keyspace
@@ -97,7 +97,7 @@ def lifetime(deadline: int | None, now: int) -> int:
     """
     left = max((deadline or 0) - now, settings.SESSION_COOKIE_AGE * 1000)
     # A row may have any number.
-    return min(left, int(operations.TIME_MAX)) + DAY
+    return min(left, int(reading.TIME_MAX)) + DAY
 
 
 def derived_keys(key: str, bucket: int) -> list[str]:

@@ -25,10 +25,10 @@ from django_redsess.contrib.moving.other_store import OtherStore
 from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import Row, fill
-from django_redsess.session import blocks, deadlines, operations, user_limit
+from django_redsess.session import blocks, deadlines, operations, reading, user_limit
 from django_redsess.session.known import NOTHING_PENDING, Known, PendingSignIn, SessionState, is_key
 from django_redsess.session.merge import merge, same
-from django_redsess.session.operations import Loaded
+from django_redsess.session.reading import Loaded
 from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of, serialized, user_of
 from django_redsess.session.saving import SaveAttempts
 from django_redsess.session.store import SessionStore as OwnSessionStore
@@ -94,7 +94,7 @@ class SessionStore(OwnSessionStore):
             if left.note or left.mark:
                 break
         else:
-            found = yield from reading(key)
+            found = yield from read_row(key)
             if found is None:
                 # Another request may have moved it meanwhile, and its row is deleted already.
                 [key_here, *_] = keys_here(key)
@@ -112,7 +112,7 @@ class SessionStore(OwnSessionStore):
     def _loading_by(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
         """Load the session that was moved here under one of these ``keys``."""
         for key in keys:
-            again = yield from operations.read(sid_of(key), self.touch)
+            again = yield from reading.read(sid_of(key), self.touch)
             if again.record is not None:
                 self._session_key = key
                 data, due = self.decode_loaded(again)
@@ -168,7 +168,7 @@ class SessionStore(OwnSessionStore):
     def _comparing(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
         """Compare a copied ``record`` that nobody has used with its row: who does not move yet may have written it."""
         sid, due = self.sid or "", 0
-        row = yield from reading(self.key_there or "")
+        row = yield from read_row(self.key_there or "")
         row = row if row is not None and movable(row) else None
         late = data if row is None else kept(row.data, self.serializer)
         if user_of(late) != record.user_id:
@@ -240,7 +240,7 @@ class SessionStore(OwnSessionStore):
     def _beginning_there(self, user_id: str) -> Steps[None]:
         """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
         space = keyspace()
-        self._began_there = yield from operations.time(space.of_user(user_id) if user_id else space.partitions[0])
+        self._began_there = yield from reading.time(space.of_user(user_id) if user_id else space.partitions[0])
 
     def _going_on_here(self) -> Steps[None]:
         """Go on with the session that another process has moved here, with the changes of this request."""
@@ -294,7 +294,7 @@ class SessionStore(OwnSessionStore):
             yield from super().deleting(session_key)
             yield from _outside(partial(source().delete, key))
         else:
-            found = yield from reading(key)
+            found = yield from read_row(key)
             for each in (yield from self._marked_as_ended(key, found)):
                 yield from super().deleting(each)
             if found is not None:
@@ -361,7 +361,7 @@ class SessionStore(OwnSessionStore):
         if not keys_here(key):
             return False
         left = yield from marks.left_of(sid_of(keys_here(key)[0]))
-        return not (left.note or left.mark) and (yield from reading(key)) is not None
+        return not (left.note or left.mark) and (yield from read_row(key)) is not None
 
 
 def keys_of(key: str, own_key: str, user_id: str) -> list[str]:
@@ -387,7 +387,7 @@ def keys_here(key: str) -> list[str]:
     return derived_keys(key, sum(key.encode()) % BUCKETS) if source().is_key(key) else []
 
 
-def reading(key: str) -> Steps[Row | None]:
+def read_row(key: str) -> Steps[Row | None]:
     """Read a row, and take out of its data what we have put there."""
     found: Row | None = yield from _outside(partial(source().read, key))
     # A source of the site's own may return anything.

@@ -20,9 +20,9 @@ from django.conf import settings
 
 from django_redsess import forks
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import deadlines, notice, operations
+from django_redsess.session import deadlines, notice, operations, reading
 from django_redsess.session.elsewhere import Watched, elsewhere
-from django_redsess.session.operations import Loaded
+from django_redsess.session.reading import Loaded
 from django_redsess.session.record import RecordError, log_unusable, unpack
 from django_redsess.session.store import SessionStore
 from django_redsess.signals import Reason
@@ -168,10 +168,10 @@ async def _opened(session: Any) -> WatchedSession:
         # Not in the text of the error: it may be a session key.
         if not is_sid(sid):
             raise ValueError("ends() takes a session or a sid, and this text is no sid.")
-    loaded = await operations.read(sid).arun()
+    loaded = await reading.read(sid).arun()
     if loaded.record is None:
         watched = WatchedSession(sid, "")
-        note = await adrive(operations.note_of(sid))
+        note = await adrive(reading.note_of(sid))
         watched._finish(_end_by(note or loaded.expired_note))
         return watched
     user_id = _user_of(loaded)
@@ -191,7 +191,7 @@ def _user_of(loaded: Loaded) -> str | None:
 
 
 def _end_by(note: str) -> End:
-    if operations.rotated_to(note):
+    if reading.rotated_to(note):
         return End(Reason.INVALIDATED)
     found = notice.read(note)
     return End(found.reason, found.message) if found else End(None)
@@ -203,7 +203,7 @@ def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
 
     It is over at a new key that was given so that copies of its cookie end: who watches may have such a copy.
     """
-    loaded, note = yield from operations.successor(sid, note, operations.is_followed)
+    loaded, note = yield from reading.successor(sid, note, reading.is_followed)
     if loaded is None:
         return _end_by(note)
     return loaded.sid if _user_of(loaded) == user_id else End(Reason.INVALIDATED)
@@ -211,7 +211,7 @@ def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
 
 def _prolonging(sid: str) -> Steps[None]:
     """Move the deadline of a session as an active request does."""
-    loaded = yield from operations.read(sid)
+    loaded = yield from reading.read(sid)
     if loaded.record is None:
         return
     try:
@@ -336,7 +336,7 @@ class _Poller:
             if not used:
                 return asking
             # As the engine does: a second touch in the same interval changes nothing, and so it is left out.
-            seen = operations.seen_at(at)
+            seen = reading.seen_at(at)
             touched = [sid for sid in sids if sid in used and all(each._seen_ms < seen for each in used[sid])]
             touches.update(dict.fromkeys(touched, seen))
             # There are as many replies for each batch. A score of 0 changes nothing.
@@ -366,8 +366,8 @@ class _Poller:
         """Tell who watches a session with a deadline that has passed, or with none. Follow it to another key."""
         sessions = self._watched.get(store, {})
         gone = [sid for sid, score in scores.items() if score is None]
-        notes = await adrive(operations.texts_of(partition, *map(partition.ended_of, gone))) if gone else []
-        expired = operations.expired_note(now)
+        notes = await adrive(reading.texts_of(partition, *map(partition.ended_of, gone))) if gone else []
+        expired = reading.expired_note(now)
         found = {sid: expired for sid, score in scores.items() if score is not None and float(score) <= now}
         for sid, note in zip(gone, notes, strict=True):
             found[sid] = note or (expired if float(self._due.get(sid) or "inf") <= now else "")

@@ -29,7 +29,7 @@ from tests.helpers.accounts import PASSWORD, PASSWORD_CHANGED
 from tests.helpers.api import ask
 from tests.helpers.outages import caches, full
 from tests.helpers.sign_ins import request_of
-from tests.helpers.store import keyspace, make_due, make_seen, operations, sid_of
+from tests.helpers.store import keyspace, make_due, make_seen, reading, sid_of
 
 
 def signed_in(user: User, session: SessionStore | None = None) -> SessionStore:
@@ -300,7 +300,7 @@ def test_who_uses_a_socket_is_not_idle(partitions, loop, redis, settings, new_se
     settings.REDSESS = {**settings.REDSESS, "IDLE_TIMEOUT": 3600, "TOUCH_INTERVAL": 1}
     sessions = [new_session(user="7"), new_session(user="8")]
     deadlines = [keyspace().of_sid(str(each.sid)).expire for each in sessions]
-    soon = operations.time().run() + 60_000
+    soon = reading.time().run() + 60_000
     for name, each in zip(deadlines, sessions, strict=True):
         redis.zadd(name, {str(each.sid): soon})
     used, _ = map(loop.watch, sessions)

@@ -13,9 +13,10 @@ from django_redsess.contrib.moving.growing.other_store import OtherGrowingStore
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.growing.transfer import move_all_of, transfer
 from django_redsess.contrib.moving.marks import COPIED
-from django_redsess.session import blocks, operations
+from django_redsess.session import blocks, operations, reading
 from django_redsess.session.known import NOTHING_KNOWN
-from django_redsess.session.operations import Ending, Loaded, Outcome
+from django_redsess.session.operations import Ending, Outcome
+from django_redsess.session.reading import Loaded
 from django_redsess.session.record import revision_of, user_of
 from django_redsess.session.store import SessionStore as PlainSessionStore
 from django_redsess.signals import Reason
@@ -60,12 +61,12 @@ class SessionStore(PlainSessionStore):
     def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
         if data is not None or self.store is not None:
             return (yield from super().after_loading(loaded, data, due))
-        note = yield from operations.note_of(loaded.sid)
+        note = yield from reading.note_of(loaded.sid)
         if not note:
             found = yield from self._finding(loaded.sid)
             if found.record is not None:
                 return (yield from in_store(self.store, self._taking, found))
-            note = yield from in_store(stores().other, operations.note_of, loaded.sid)
+            note = yield from in_store(stores().other, reading.note_of, loaded.sid)
         self.take_note(loaded, note)
         return {}
 
@@ -83,10 +84,10 @@ class SessionStore(PlainSessionStore):
 
     def _reading(self, store: Store | None, sid: str) -> Steps[Loaded]:
         """Read a session in ``store``. If a process was stopped while it moved the session, end the move."""
-        loaded = yield from in_store(store, operations.read, sid, self.touch)
+        loaded = yield from in_store(store, reading.read, sid, self.touch)
         if loaded.record is not None and revision_of(loaded.record) == COPIED:
             yield from transfer(stores(), [sid], are_copied=True)
-            loaded = yield from in_store(store, operations.read, sid, self.touch)
+            loaded = yield from in_store(store, reading.read, sid, self.touch)
         return loaded
 
     def _taking(self, loaded: Loaded) -> Steps[dict[str, Any]]:
@@ -104,7 +105,7 @@ class SessionStore(PlainSessionStore):
             data = yield from self.opening(no_load=must_create)
         sid, known, user_id, both = self.stored_sid, self.known, user_of(data), stores()
         is_unseen = known.record is None and not (must_create or known.gone)
-        if sid and is_unseen and (yield from in_store(self.store, operations.read, sid)).record is None:
+        if sid and is_unseen and (yield from in_store(self.store, reading.read, sid)).record is None:
             # Its data were replaced without a look at it.
             yield from self._finding(sid)
         if user_id and (known.record is None or known.record.user_id != user_id):
@@ -132,7 +133,7 @@ class SessionStore(PlainSessionStore):
             yield from in_store(store, super().deleting, session_key)
         if session_key is None and sid is not None and self.known.record is not None and self.known.record.user_id:
             # It may have got another key in the store before, and have moved since.
-            new_sid = operations.rotated_to((yield from in_store(both.before, operations.note_of, sid)))
+            new_sid = reading.rotated_to((yield from in_store(both.before, reading.note_of, sid)))
             if new_sid:
                 reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
                 yield from in_store(both.next, operations.end, [new_sid], Ending(reason), follow=True)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from django_redsess.contrib.moving.growing.stores import Stores
 from django_redsess.contrib.moving.marks import COPIED, lifetime
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations
+from django_redsess.session import reading
 from django_redsess.session.address_index import score_of_new
 from django_redsess.session.record import Record, log_unusable, pack, unpack, with_revision
 from django_redsess.transport import packing, scripts
@@ -65,7 +65,7 @@ def read(sids: Sequence[str]) -> Steps[dict[str, Found]]:
 
 def _found(sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Found:
     recent, guests, viewed = rest
-    due = int(max(0.0, min(float(due or 0), operations.TIME_MAX)))
+    due = int(max(0.0, min(float(due or 0), reading.TIME_MAX)))
     if packed is None or due <= at:
         return Found(at, stays=packed is not None)
     try:
