@@ -300,7 +300,9 @@ def test_a_store_grows(other_store, step, redis, left_alone, capsys) -> None:
         assert here.keys() == before.keys()
         for sid, there in before.items():
             assert (here[sid].user_id, here[sid].login_at) == (there.user_id, there.login_at)
-            assert abs((here[sid].expires_at - there.expires_at).total_seconds()) < 2
+            # The first one was saved meanwhile: after a second, that moves its deadline by the slack too.
+            assert sid == made[0][1] or abs((here[sid].expires_at - there.expires_at).total_seconds()) < 2
+            assert here[sid].expires_at >= there.expires_at - timedelta(seconds=2)
         for number, (key, _) in enumerate(made):
             assert session_of(key)["basket"] == (number or 10)
             assert [item.item for item in viewed.recent(session_of(key))] == [f"lamp-{number}"]
