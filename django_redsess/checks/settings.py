@@ -18,7 +18,7 @@ from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessio
 from django.core import checks
 from django.middleware.csrf import CsrfViewMiddleware
 from django.shortcuts import resolve_url
-from django.urls import NoReverseMatch, get_script_prefix, is_valid_path, reverse
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, is_valid_path, resolve, reverse
 from django.utils.module_loading import import_string
 
 from django_redsess import observers
@@ -247,7 +247,8 @@ def check_rules_of_pages(**kwargs: Any) -> list[checks.CheckMessage]:
 
     model = apps.get_model("django_redsess", "OnlineSession")
     found = []
-    for admin in (type(site.get_model_admin(model)) for site in all_sites if site.is_registered(model)):
+    sites = (site for site in all_sites if site.is_registered(model) and _is_served(site))
+    for admin in (type(site.get_model_admin(model)) for site in sites):
         own = [name for name in RULES_OF_PAGES if not _is_ours(admin, name)]
         if own:
             hint = (
@@ -259,6 +260,13 @@ def check_rules_of_pages(**kwargs: Any) -> list[checks.CheckMessage]:
             )
             found.append(problem("W099", text, hint))
     return found
+
+
+def _is_served(site: Any) -> bool:
+    try:
+        return resolve(reverse("admin:index", current_app=site.name)).func.admin_site is site  # type: ignore[attr-defined]
+    except (NoReverseMatch, Resolver404, AttributeError):
+        return False
 
 
 def _is_ours(admin: type, name: str) -> bool:

@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import URLResolver, clear_url_caches, include, path
 
 from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin
@@ -20,6 +22,8 @@ from tests.helpers.api import API, ask, get, ids, status, walk
 from tests.helpers.checks import found, messages
 
 pytestmark = pytest.mark.django_db
+
+urlpatterns: list[URLResolver] = []
 
 PERMISSIONS = ("view_onlinesession", "end_onlinesession", "end_all_onlinesession", "block_user", "export_onlinesession")
 
@@ -154,15 +158,25 @@ def test_a_check_names_rules_of_the_pages_that_the_api_does_not_ask(settings) ->
         def has_end_permission(self, request: Any, obj: Any = None) -> bool:
             return False
 
-    own_site = AdminSite(name="own")  # Kept: sites are known as long as they live.
+    own_site = AdminSite(name="own")
     own_site.register(OnlineSession, OwnPages)
+    urlpatterns[:] = [
+        path("admin/", admin.site.urls),
+        path("own/", own_site.urls),
+        path("api/", include("django_redsess.contrib.api.urls")),
+    ]
+    clear_url_caches()
+    settings.ROOT_URLCONF = __name__
     assert found() == []
     own_site.unregister(OnlineSession)
     own_site.register(OnlineSession, OwnRules)
     assert found() == ["W099"]
     assert "get_queryset, has_end_permission" in messages()[0].msg
-    settings.ROOT_URLCONF = "django_redsess.accounts.urls"
-    assert "W099" not in found()
-    settings.ROOT_URLCONF = "testproject.urls"
+    for without in (1, 2):  # The admin, and the API.
+        clear_url_caches()
+        left_out = urlpatterns.pop(without)
+        assert "W099" not in found()
+        urlpatterns.insert(without, left_out)
+    clear_url_caches()
     settings.REDSESS = {**settings.REDSESS, "PERMISSIONS": f"{__name__}.NotToEnd"}
     assert found() == []
