@@ -246,7 +246,7 @@ def thin_out_all(client: redis_py.Redis) -> list[samples.Sample]:
 
 
 def test_one_sample_is_kept_of_each_slot_and_no_peak_is_lost(redis, partitions) -> None:
-    before = add_minutes(redis, range(1, 3 * 1440))
+    before = add_minutes(redis, range(2 * 1440 - 200, 2 * 1440 + 400))
     after = thin_out_all(redis)
     two_days_ago = now_of(redis) - timedelta(days=2)
     # What is younger is as it was.
@@ -254,7 +254,7 @@ def test_one_sample_is_kept_of_each_slot_and_no_peak_is_lost(redis, partitions) 
         each for each in after[:-1] if each.at > two_days_ago
     ]
     whole = [each for each in after if each.at < two_days_ago - timedelta(minutes=20)][1:]
-    assert len(whole) >= 138
+    assert len(whole) >= 36
     for each in whole:
         assert each.at.minute % 10 == 0
         of_slot = [one for one in before if each.at <= one.at < each.at + timedelta(minutes=10)]
@@ -267,16 +267,16 @@ def test_one_sample_is_kept_of_each_slot_and_no_peak_is_lost(redis, partitions) 
 
 
 def test_what_is_kept_is_bounded_however_long_the_cleaner_was_down(redis) -> None:
-    add_minutes(redis, range(7 * 1440, 9 * 1440))
+    add_minutes(redis, range(8 * 1440 - 300, 8 * 1440 + 300))
     after = thin_out_all(redis)
-    # A day of hours, a day of ten minutes, and what was just taken.
-    assert 24 + 144 <= len(after) <= 24 + 144 + 8
+    # Five of hours, five hours of ten minutes, and what was just taken.
+    assert 5 + 30 <= len(after) <= 5 + 30 + 8
     assert len({each.at for each in after}) == len(after)
     assert len(after) == max(redis.zcard(partition.samples_active) for partition in keyspace().partitions)
 
 
 def test_all_partitions_have_the_same_slots(redis) -> None:
-    add_minutes(redis, range(2 * 1440, 2 * 1440 + 500))
+    add_minutes(redis, range(2 * 1440, 2 * 1440 + 200))
     thin_out_all(redis)
     times = [
         [score for _, score in redis.zrange(name, 0, -2, withscores=True)]
