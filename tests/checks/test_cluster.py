@@ -66,11 +66,11 @@ def test_a_cluster_as_the_docs_have_it_is_fine(cluster, set_cluster) -> None:
 
 
 @both_servers
-@pytest.mark.parametrize("database", [0, 1])
-def test_a_node_of_a_cluster_without_the_factory_is_warned_of(cluster, set_cache, database: int) -> None:
+def test_a_node_of_a_cluster_without_the_factory_is_warned_of(cluster, set_cache) -> None:
     for node in (cluster.primaries[0], cluster.replica_of(cluster.primaries[0])):
-        set_cache(f"redis://127.0.0.1:{node.port}/{database}")
-        assert found() == ["W026"]
+        for database in (0, 1):
+            set_cache(f"redis://127.0.0.1:{node.port}/{database}")
+            assert found() == ["W026"]
 
 
 @both_servers
@@ -120,10 +120,10 @@ def test_another_database_than_the_cluster_has_is_warned_of(server, set_cache) -
         node.close()
 
 
-@pytest.mark.parametrize(("partitions", "warnings"), [(1, ["W029"]), (2, ["W029"]), (4, [])])
-def test_fewer_partitions_than_primaries_are_warned_of(cluster, set_cluster, partitions: int, warnings) -> None:
-    set_cluster(cluster, partitions=partitions)
-    assert [number for number in found() if number == "W029"] == warnings
+def test_fewer_partitions_than_primaries_are_warned_of(cluster, set_cluster) -> None:
+    for partitions in (1, 2, 4):
+        set_cluster(cluster, partitions=partitions)
+        assert ("W029" in found()) == (partitions < 3)
 
 
 @both_servers

@@ -31,16 +31,10 @@ def set_policy(redis) -> Iterator[Callable[[str], None]]:
     redis.config_set("maxmemory-policy", "noeviction")
 
 
-@pytest.mark.parametrize(
-    ("policy", "warnings"),
-    [
-        *(("allkeys-lru", ["W008"]), ("allkeys-lfu", ["W008"]), ("allkeys-random", ["W008"])),
-        *(("noeviction", []), ("volatile-lru", []), ("volatile-ttl", [])),
-    ],
-)
-def test_a_server_that_evicts_sessions_is_warned_of(set_policy, policy: str, warnings: list[str]) -> None:
-    set_policy(policy)
-    assert found() == warnings
+def test_a_server_that_evicts_sessions_is_warned_of(set_policy) -> None:
+    for policy in ("allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction", "volatile-lru", "volatile-ttl"):
+        set_policy(policy)
+        assert found() == (["W008"] if policy.startswith("allkeys") else []), policy
 
 
 @pytest.mark.both_servers
@@ -125,11 +119,13 @@ def test_a_user_who_may_not_run_a_command_or_use_a_key_of_ours_is_warned_of(set_
 
 
 def test_each_command_of_the_docs_is_asked_for(set_user) -> None:
-    for name in commands(listed()) - {"eval", "evalsha", "info", "select"}:
-        set_user("~*", "+@all", f"-{name}", "-info")
+    names = sorted(commands(listed()) - {"eval", "evalsha", "info", "select"})
+    # In halves: a check that had most of them to do may be refused something that it needs itself.
+    for some in (names[::2], names[1::2]):
+        set_user("~*", "+@all", *(f"-{name}" for name in some), "-info")
         [warning] = messages()
         assert warning.id == "django_redsess.W023"
-        assert f" can't run {name.upper()} on" in warning.msg
+        assert f" can't run {', '.join(some).upper()} on" in warning.msg
 
 
 def test_a_user_who_may_not_ping_is_warned_of_where_connections_are_looked_at(set_user, settings) -> None:
@@ -152,13 +148,13 @@ def test_a_user_who_may_not_wait_is_warned_of_where_ends_are_confirmed(set_user,
 
 
 @pytest.mark.both_servers
-@pytest.mark.parametrize("renamed", ["EVAL", "ZPOPMAX"])
-def test_a_server_that_lacks_a_command_of_ours_is_warned_of(server, set_cache, renamed: str) -> None:
-    for own in servers.serving(server.binary, "--rename-command", renamed, ""):
-        set_cache(own.url)
-        [warning] = messages()
-        assert warning.id == "django_redsess.W023"
-        assert renamed in warning.msg
+def test_a_server_that_lacks_a_command_of_ours_is_warned_of(server, set_cache) -> None:
+    for renamed in ("EVAL", "ZPOPMAX"):
+        for own in servers.serving(server.binary, "--rename-command", renamed, ""):
+            set_cache(own.url)
+            [warning] = messages()
+            assert warning.id == "django_redsess.W023"
+            assert renamed in warning.msg
 
 
 @pytest.mark.both_servers
@@ -211,15 +207,15 @@ def locked(server) -> Iterator[servers.Server]:
 
 
 @pytest.mark.both_servers
-@pytest.mark.parametrize("password", ["", ":wrong@", "nobody:wrong@"])
-def test_a_password_that_is_missing_or_wrong_is_told_as_a_command_tells_it(locked, set_cache, password: str) -> None:
-    set_cache(locked.url.replace("//", f"//{password}"))
-    [warning] = messages()
-    assert warning.id == "django_redsess.W050"
-    assert "wrong@" not in warning.msg + warning.hint
-    with pytest.raises(CommandError) as raised:
-        call_command("online")
-    assert warning.msg.startswith(str(raised.value).partition(" (")[0])
+def test_a_password_that_is_missing_or_wrong_is_told_as_a_command_tells_it(locked, set_cache) -> None:
+    for password in ("", ":wrong@", "nobody:wrong@"):
+        set_cache(locked.url.replace("//", f"//{password}"))
+        [warning] = messages()
+        assert warning.id == "django_redsess.W050"
+        assert "wrong@" not in warning.msg + warning.hint
+        with pytest.raises(CommandError) as raised:
+            call_command("online")
+        assert warning.msg.startswith(str(raised.value).partition(" (")[0])
     set_cache(locked.url.replace("//", "//:hush@"))
     assert found() == []
 
