@@ -32,12 +32,12 @@ WAIT = command("BLPOP", "{redsess}:nothing", 5)
 Use = Callable[..., Any]
 
 
-@pytest.fixture(params=BACKENDS)
-def use(request, server, settings) -> Iterator[Use]:
+@pytest.fixture
+def use(server, settings) -> Iterator[Use]:
     """Return a function that gives the site a pool of its own, as its arguments say, and returns that."""
     made = []
 
-    def use(*, blocking: bool = False, **options: Any) -> Any:
+    def use(*, backend: str = "Django", blocking: bool = False, **options: Any) -> Any:
         # django-redis finds a pool by its address, and by nothing else.
         url = f"{server.url}?client_name=lean-{random.getrandbits(60)}"
         if blocking:
@@ -46,7 +46,7 @@ def use(request, server, settings) -> Iterator[Use]:
         kind = "BlockingConnectionPool" if blocking else "ConnectionPool"
         # The options win.
         options = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE, **options}
-        settings.CACHES = {"sessions": entry(request.param, url, pool_class=kind, **options)}
+        settings.CACHES = {"sessions": entry(backend, url, pool_class=kind, **options)}
         made.append(connections.pool())
         return made[-1]
 
@@ -55,10 +55,11 @@ def use(request, server, settings) -> Iterator[Use]:
         each.disconnect()
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "blocking"])
+@pytest.fixture(params=[("Django", False), ("django-redis", True)], ids=["plain", "blocking"])
 def use_either(request, use) -> Use:
-    """Do as ``use`` does, with pools of both kinds."""
-    return lambda **options: use(blocking=request.param, **options)
+    """Do as ``use`` does, with pools of both kinds: one that is made from settings, and one that the cache has."""
+    backend, blocking = request.param
+    return lambda **options: use(**{"backend": backend, "blocking": blocking, **options})
 
 
 def own_id(pooled: PooledConnection) -> int:
@@ -84,8 +85,8 @@ def idle(pool: Any, count: int) -> list[Any]:
     return taken
 
 
-def test_the_connection_given_back_last_is_taken_first(use_either) -> None:
-    pool = use_either()
+def test_the_connection_given_back_last_is_taken_first(use) -> None:
+    pool = use()
     first, second = idle(pool, 2)
     assert (pool.take(), pool.take()) == (first, second)
     pool.give(first)
@@ -93,8 +94,9 @@ def test_the_connection_given_back_last_is_taken_first(use_either) -> None:
     assert pool.take() is second
 
 
-def test_no_more_connections_than_the_maximum(use_either) -> None:
-    pool = use_either(max_connections=2, socket_timeout=0.1)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_more_connections_than_the_maximum(use_either, backend: str) -> None:
+    pool = use_either(backend=backend, max_connections=2, socket_timeout=0.1)
     taken = [pool.take(), pool.take()]
     with pytest.raises(RedisConnectionError):
         pool.take()
@@ -127,9 +129,9 @@ def test_who_waits_first_is_first_served(use_either) -> None:
     assert got == [(number, taken) for number in range(5)]
 
 
-def test_300_threads_at_once_are_served(use_either, redis) -> None:
-    pool, answers = use_either(max_connections=20), []
-    start = threading.Barrier(300)
+def test_100_threads_at_once_are_served(use_either, redis) -> None:
+    pool, answers = use_either(max_connections=10), []
+    start = threading.Barrier(100)
 
     def visit(number: int) -> None:
         value = str(number).encode()
@@ -137,10 +139,10 @@ def test_300_threads_at_once_are_served(use_either, redis) -> None:
         for _ in range(5):
             answers.append(fetch("echo", command("ECHO", value), 1) == [value])
 
-    with ThreadPoolExecutor(300) as threads:
-        list(threads.map(visit, range(300)))
-    assert answers == [True] * 1500
-    assert open_connections(redis, pool) <= 20
+    with ThreadPoolExecutor(100) as threads:
+        list(threads.map(visit, range(100)))
+    assert answers == [True] * 500
+    assert open_connections(redis, pool) <= 10
 
 
 class Interruption(BaseException):
@@ -180,10 +182,11 @@ def no_collection() -> Iterator[None]:
 # Some happen while a connection is collected, and are told then.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("no_collection")
-def test_interruptions_take_no_place(use_either, interrupted_after) -> None:
-    pool = use_either(max_connections=4)
+@pytest.mark.parametrize("turns", [250, pytest.param(3000, marks=pytest.mark.slow)])
+def test_interruptions_take_no_place(use, interrupted_after, turns: int) -> None:
+    pool = use(blocking=True, max_connections=4)
     interruptions = 0
-    for turn in range(1000):
+    for turn in range(turns):
         # Connecting takes locks of others that a signal may leave locked: not here, but below.
         assert fetch("ping", PING, 1) == [b"PONG"]
         try:
@@ -195,12 +198,12 @@ def test_interruptions_take_no_place(use_either, interrupted_after) -> None:
                 interrupted_after(0)
         except Interruption:
             interruptions += 1
-    assert interruptions > 100
+    assert interruptions > turns / 10
     assert len({own_id(pooled) for pooled in idle(pool, 4)}) == 4
 
 
-def test_an_interrupted_greeting_takes_no_place(use_either) -> None:
-    pool = use_either(max_connections=1)
+def test_an_interrupted_greeting_takes_no_place(use) -> None:
+    pool = use(max_connections=1)
     greet, interrupting = pool.connection_kwargs["redis_connect_func"], True
 
     def greet_or_not(connection: Any) -> None:
@@ -217,8 +220,8 @@ def test_an_interrupted_greeting_takes_no_place(use_either) -> None:
 
 
 @pytest.mark.usefixtures("no_collection")
-def test_what_is_lost_between_two_steps_takes_no_place(use_either, redis) -> None:
-    pool = use_either(max_connections=2)
+def test_what_is_lost_between_two_steps_takes_no_place(use, redis) -> None:
+    pool = use(max_connections=2)
     for _ in range(5):
         # Neither kept by anybody nor given back, with a reply unread.
         pool.take().connection.send_command("ECHO", "somebody else's")
@@ -242,48 +245,48 @@ pool = connections.pool()
 used, idle = pool.take(), pool.take()
 parents = {own_id(used), own_id(idle)}
 pool.give(idle)
-child = os.fork()
-if not child:
-    # A process that was forked in the middle of a request gives back what its parent took.
-    if "early" in sys.argv:
-        pool.give(used)
-    taken = [pool.take(), pool.take()]
-    own = {own_id(connection) for connection in taken}
-    if "early" not in sys.argv:
-        pool.give(used)
-    assert not own & parents, (own, parents)
-    for connection in taken:
-        pool.give(connection)
-    again = [pool.take(), pool.take(), pool.take()]
-    assert not {own_id(connection) for connection in again} & parents
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
+for early in (True, False):
+    child = os.fork()
+    if not child:
+        # A process that was forked in the middle of a request gives back what its parent took.
+        if early:
+            pool.give(used)
+        taken = [pool.take(), pool.take()]
+        own = {own_id(connection) for connection in taken}
+        if not early:
+            pool.give(used)
+        assert not own & parents, (own, parents)
+        for connection in taken:
+            pool.give(connection)
+        again = [pool.take(), pool.take(), pool.take()]
+        assert not {own_id(connection) for connection in again} & parents
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 pool.give(used)
-assert {own_id(pool.take()), own_id(used)} <= parents | {own_id(used)}
-assert own_id(used) in parents
+assert {own_id(pool.take()), own_id(pool.take())} == parents
 """
 
 
-@pytest.mark.parametrize("when", ["early", "late"])
-@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_fork_uses_nothing_of_its_parent(server, backend: str, kind: str, when: str) -> None:
-    started = [sys.executable, "-c", FORKED, backend, server.url, kind, when]
+@pytest.mark.parametrize(
+    ("backend", "kind"), [("django-redis", "ConnectionPool"), ("Django", "BlockingConnectionPool")]
+)
+def test_a_fork_uses_nothing_of_its_parent(server, backend: str, kind: str) -> None:
+    started = [sys.executable, "-c", FORKED, backend, server.url, kind]
     done = subprocess.run(started, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_was_unused_for_long_is_looked_at_first(use_either, redis, monkeypatch) -> None:
+def test_what_was_unused_for_long_is_looked_at_first(use, redis, monkeypatch) -> None:
     monkeypatch.setattr(pools, "FRESH_SECONDS", -1)
-    pool = use_either()
+    pool = use()
     idle(pool, 3)
     close_all(redis)
     # This is not repeated.
     assert [attempts.ask(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
 
 
-def test_a_restart_that_closed_all_connections_is_met_once(use_either, redis) -> None:
-    pool = use_either()
+def test_a_restart_that_closed_all_connections_is_met_once(use, redis) -> None:
+    pool = use()
     for _ in range(3):
         idle(pool, 10)
         close_all(redis)
@@ -312,8 +315,9 @@ def test_a_connection_that_timed_out_empties_the_pool(use_either) -> None:
     assert fetch("ping", PING, 1) == [b"PONG"]
 
 
-def test_sessions_have_connections_of_their_own(use_either, redis) -> None:
-    pool = use_either()
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sessions_have_connections_of_their_own(use_either, redis, backend: str) -> None:
+    pool = use_either(backend=backend)
     of_alias = pool_of_cache("sessions")
     before = redis.info("stats")["total_connections_received"]
     kind, options = type(of_alias), dict(of_alias.connection_kwargs)
@@ -353,9 +357,9 @@ def shop(redis) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("shop")
-def test_a_new_connection_has_the_credentials_of_today(use_either, redis) -> None:
+def test_a_new_connection_has_the_credentials_of_today(use, redis) -> None:
     provider = Rotated()
-    pool = use_either(credential_provider=provider)
+    pool = use(credential_provider=provider)
     idle(pool, 2)
     provider.password = "second"
     redis.acl_setuser("shop", enabled=True, passwords=["-first"])
@@ -375,8 +379,8 @@ def test_new_credentials_reach_idle_connections_and_those_in_use(use) -> None:
         assert pooled.connection.read_response() == b"shop"
 
 
-def test_a_connection_that_is_to_move_is_opened_anew(use_either) -> None:
-    pool = use_either(protocol=3)
+def test_a_connection_that_is_to_move_is_opened_anew(use) -> None:
+    pool = use(protocol=3)
     pooled = pool.take()
     if not hasattr(pooled.connection, "mark_for_reconnect"):
         pytest.skip("this redis-py knows no maintenance")
