@@ -61,7 +61,7 @@ def begin(number: int) -> SessionStore:
 
 def visit_in_a_hurry(number: int) -> None:
     key = begin(number).session_key
-    for turn in range(100):
+    for turn in range(50):
         if turn % 10 == 0:
             # New connections have more to send, and to wait for.
             for pool in connections.pool().nodes():

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 
+from benchmarks.fill import fill
 from django_redsess import accounts
 from django_redsess.accounts import reauthentication
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -202,11 +203,11 @@ def test_logout_everywhere_raises_in_an_outage_and_works_afterwards(bob, proxy, 
     assert accounts.logout_everywhere(bob) == 2
 
 
-@changes
-def test_cut_off_half_way_logout_everywhere_goes_on(partitions, bob, proxy, log, told, new_session, change) -> None:
-    user_id = bob.pk
-    for _ in range(600):
-        new_session(str(user_id))
+@pytest.mark.parametrize("change", ["deactivate", "delete"])
+def test_cut_off_half_way_logout_everywhere_goes_on(partitions, redis, proxy, log, told, change) -> None:
+    user_id = 1
+    bob = User.objects.create_user("bob", pk=user_id)
+    fill(redis, 600, users=1, viewed=0)
     digest = scripts.END.digest
     proxy.before(digest, lambda: proxy.before(digest, proxy.refuse))
     CHANGES[change](bob, Client())

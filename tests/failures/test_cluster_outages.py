@@ -98,17 +98,20 @@ def test_a_server_that_is_no_cluster_and_another_database_are_named(visitor, ser
 
 
 @pytest.mark.both_servers
-def test_a_cluster_that_says_it_is_down(visitor, server, settings, log) -> None:
+def test_a_cluster_that_says_it_is_down(server, settings, log) -> None:
     with closing(Cluster(server.binary, "--cluster-require-full-coverage", "yes", primaries=1, replicas=0)) as cluster:
         [node] = cluster.nodes
         node.cluster("DELSLOTS", 0)
         wait_until(lambda: b"cluster_state:fail" in node.cluster("INFO"))
         use_cluster(settings, node.url)
-        line = outage_of(visitor, log)
-        assert line.startswith(f"Sessions {named(node)}can't be reached: ClusterDownError")
+        visitors = Browser(Client()), Browser(AsyncClient())
+        for visitor in visitors:
+            line = outage_of(visitor, log)
+            assert line.startswith(f"Sessions {named(node)}can't be reached: ClusterDownError")
         node.cluster("ADDSLOTS", 0)
         cluster.wait_ok()
-        assert visitor.get(f"{visitor.views}/read/colour/").status_code == 200
+        for visitor in visitors:
+            assert visitor.get(f"{visitor.views}/read/colour/").status_code == 200
         assert len(our_errors(log)) == len(news(log)) == 1
 
 
@@ -127,7 +130,7 @@ def test_slots_that_nobody_serves(server, settings, log, new_session) -> None:
         begin_anew()
         browser = Browser(Client())
         browser.cookie = key
-        for _ in range(3):
+        for _ in range(2):
             # Each is to ask for the map anew.
             time.sleep(2 * FRESH_SECONDS)
             assert_unavailable(browser.get("/read/colour/"))

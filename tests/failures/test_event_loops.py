@@ -50,10 +50,10 @@ def in_threads(*work: Any) -> None:
             done.result()
 
 
-@pytest.mark.parametrize("calls", [30, pytest.param(350, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [8, pytest.param(350, marks=pytest.mark.slow)])
 def test_loops_in_three_threads_one_for_all_calls_and_one_for_each(redis, baseline: int, calls: int) -> None:
     async def many() -> None:
-        for batch in range(20):
+        for batch in range(calls // 4):
             await asyncio.gather(*(save_and_load(batch * 5 + number) for number in range(5)))
 
     def one_for_each() -> None:
@@ -62,7 +62,7 @@ def test_loops_in_three_threads_one_for_all_calls_and_one_for_each(redis, baseli
 
     def closed_without_a_word() -> None:
         """As a program does that makes its loop itself; closing its asynchronous generators is part of that."""
-        for number in range(10):
+        for number in range(4):
             loop = asyncio.new_event_loop()
             loop.run_until_complete(save_and_load(number))
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -76,7 +76,7 @@ def test_loops_in_three_threads_one_for_all_calls_and_one_for_each(redis, baseli
 
 def test_the_same_threads_use_both_ways_in_turns(redis, baseline: int) -> None:
     def both() -> None:
-        for number in range(30):
+        for number in range(8):
             session = SessionStore()
             session["number"] = number
             session.save()
@@ -92,7 +92,7 @@ def test_the_same_threads_use_both_ways_in_turns(redis, baseline: int) -> None:
 
 def test_a_loop_that_one_keeps_uses_its_connection_again(proxy, baseline: int) -> None:
     async def many() -> None:
-        for number in range(50):
+        for number in range(15):
             await save_and_load(number)
 
     before = proxy.accepted
@@ -104,7 +104,7 @@ def test_a_loop_that_one_keeps_uses_its_connection_again(proxy, baseline: int) -
 def test_requests_over_asgi_leave_no_connection(alice, redis, baseline: int) -> None:
     browser = Browser(AsyncClient())
     browser.sign_in(alice)
-    for number in range(20):
+    for number in range(6):
         assert browser.post(f"/async/write/number/{number}/").status_code == 200
         assert browser.get("/async/who/").content == b"alice"
         assert browser.get("/who/").content == b"alice"
@@ -117,7 +117,7 @@ def test_an_outage_leaves_no_connection(proxy, redis, baseline: int) -> None:
             await SessionStore("k" * 32).aload()
 
     proxy.refuse()
-    for _ in range(20):
+    for _ in range(6):
         async_to_sync(meet_outage)()
     proxy.restore()
     async_to_sync(save_and_load)(1)

@@ -133,7 +133,8 @@ def served(sign_ins_site, small_server) -> Iterator[Site]:
         close_connections()
 
 
-def test_on_a_server_that_guests_filled_everybody_can_sign_in(small_server, served) -> None:
+@pytest.mark.parametrize("partitions", [4], indirect=True)
+def test_on_a_server_that_guests_filled_everybody_can_sign_in(partitions, small_server, served) -> None:
     members = [served.ask(f"/held/sign-in/{number}/") for number in range(1, 21)]
     make_idle(small_server.client)
     small_server.client.config_set("maxmemory", small_server.client.info("memory")["used_memory"] + 1_000_000)

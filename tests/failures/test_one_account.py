@@ -19,7 +19,7 @@ SHARE = 100
 HOARDER = "0"
 
 
-@pytest.fixture(params=[1, 4, 16], ids="{} partitions".format)
+@pytest.fixture(params=[1, 16], ids="{} partitions".format)
 def store(request, monkeypatch, settings) -> Any:
     """A store whose partitions have room for a hundred sessions each."""
     have_partitions(monkeypatch, request.param)

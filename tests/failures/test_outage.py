@@ -226,7 +226,8 @@ def test_no_answer_is_a_503_in_time_and_a_request_waits_for_it_once(browser, ali
     assert_logged_once(log)
 
 
-def test_a_frozen_server_is_a_503_in_time(browser, alice, own_server, use_server, meanwhile, log) -> None:
+def test_a_frozen_server_is_a_503_in_time(alice, own_server, use_server, meanwhile, log) -> None:
+    browser = Browser(Client())
     use_server(own_server, timeout=TIMEOUT)
     browser.sign_in(alice, colour="blue")
     with frozen(own_server):

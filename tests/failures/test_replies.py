@@ -27,7 +27,7 @@ GREETING = "SETINFO"
 """What a new connection sends before the first command of ours."""
 
 
-@pytest.fixture(params=["RESP2", "RESP3", "sentinel"])
+@pytest.fixture(params=["RESP3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("RESP2", "sentinel"))])
 def reach(request, site, proxy, server, settings, tmp_path) -> Iterator[Callable[..., None]]:
     """Return a function that points the site at the proxy; what it is given is for the pool of connections."""
     with ExitStack() as ended:
@@ -143,6 +143,7 @@ def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(re
     assert fetch("ping", command("PING"), 1) == [b"PONG"]
 
 
+@pytest.mark.parametrize("reach", ["RESP2", "RESP3", "sentinel"], indirect=True)
 def test_a_task_cancelled_between_two_replies_or_a_time_out_leaves_none_to_anybody(reach, server) -> None:
     reach(timeout=10)
 
@@ -241,7 +242,7 @@ def limited(settings: Any, proxy: Proxy, kind: str, pool: dict[str, float], *, t
 def test_many_tasks_wait_for_a_connection(site, new_session, settings, proxy, kind: str, pool) -> None:
     # A healthy server on a machine that is busy: no time-out is to close a connection.
     limited(settings, proxy, kind, pool, timeout=5)
-    cookies = {name: new_session(name=name).session_key or "" for name in map(str, range(300))}
+    cookies = {name: new_session(name=name).session_key or "" for name in map(str, range(80))}
     before = proxy.accepted
     answers = asyncio.run(ask_at_once(list(cookies.values())))
     assert answers == [(200, name.encode()) for name in cookies]
@@ -251,7 +252,7 @@ def test_many_tasks_wait_for_a_connection(site, new_session, settings, proxy, ki
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "tasks"])
 def test_in_a_stall_nobody_waits_longer_than_is_set(site, new_session, settings, proxy, server, asynchronous) -> None:
     limited(settings, proxy, "BlockingConnectionPool", {"max_connections": 5, "timeout": 0.5})
-    cookies = [new_session(name=str(number)).session_key or "" for number in range(50)]
+    cookies = [new_session(name=str(number)).session_key or "" for number in range(16)]
     with serving() as visited, frozen(server):
         started = time.monotonic()
         if asynchronous:

@@ -84,7 +84,7 @@ def test_a_record_is_refused_when_a_byte_that_is_sealed_is_changed_added_or_left
     genuine = redis.hget(login(sid), sid)
     log.clear()
     # Behind the format come the revision and two times, which a script must be able to write.
-    for at in (0, *range(16, len(genuine))):
+    for at in (0, 16, 28, len(genuine) // 2, len(genuine) - 1):
         before, byte, after = genuine[:at], genuine[at : at + 1], genuine[at + 1 :]
         for changed in (bytes([byte[0] ^ 1]) + after, after, b"\x00" + byte + after, b""):
             redis.hset(login(sid), sid, before + changed)
@@ -193,12 +193,7 @@ def test_a_forged_time_is_no_error(browser, alice, new_session, redis, settings,
     assert sorted(found) == sorted(sids)
 
 
-STRANGE_SIDS = {
-    "20 bytes with a newline": b"x" * 10 + b"\n" + b"y" * 9,
-    "no UTF-8": b"\xff\xfe" * 10,
-    "nothing": b"",
-    "long": b"x" * 5000,
-}
+STRANGE_SIDS = b"x" * 10 + b"\n" + b"y" * 9, b"\xff\xfe" * 10, b"", b"x" * 5000
 
 
 def add(redis: Any, alice: User, sid: bytes, record: bytes) -> None:
@@ -226,12 +221,12 @@ QUERIES = ["", "?o=4", "?o=-4", "?who=everyone", "?active=1d", "?user=ALICE", "?
 
 
 @pytest.mark.usefixtures("partitions")
-@pytest.mark.parametrize("strange", STRANGE_SIDS.values(), ids=STRANGE_SIDS)
-def test_what_is_no_sid_is_in_no_list_and_forges_no_line(administrator, alice, redis, log, told, strange) -> None:
+def test_what_is_no_sid_is_in_no_list_and_forges_no_line(administrator, alice, redis, log, told) -> None:
     visitor = Client()
     visitor.force_login(alice)
     sid = visitor.session.sid
-    add(redis, alice, strange, redis.hget(login(sid), sid))
+    for strange in STRANGE_SIDS:
+        add(redis, alice, strange, redis.hget(login(sid), sid))
     for query in QUERIES:
         query = query.replace("ALICE", str(alice.pk)).replace("ROOT", str(administrator.session["_auth_user_id"]))
         response = administrator.get(LIST + query)
@@ -316,13 +311,14 @@ def test_a_forged_sample_is_left_out_of_the_picture(administrator, redis, sample
     assert administrator.get(LIST).status_code == 200
 
 
-def test_a_key_of_another_type_is_an_outage_of_what_needs_it(browser, alice, redis, log) -> None:
+def test_a_key_of_another_type_is_an_outage_of_what_needs_it(alice, redis, log) -> None:
+    browser = Browser(Client())
     browser.sign_in(alice)
     sid, user_id = browser.sid or "", str(alice.pk)
     partition, cookie = keyspace().of_sid(sid), browser.cookie
     online.block(User.objects.create_user("mallory"), until=datetime.now(UTC) + timedelta(hours=1), message="Call us.")
-    signs_in, view = f"{browser.views}/sign-in/alice/", f"/items/{'a' if browser.views else ''}records/lamp"
-    paths = (f"{browser.views}/who/", f"{browser.views}/write/cart/shoe/", view, signs_in)
+    signs_in, view = "/sign-in/alice/", "/items/records/lamp"
+    paths = ("/who/", "/write/cart/shoe/", view, signs_in)
     assert browser.get(view).status_code == 200
     of_session = [partition.viewed_by(sid), partition.online_user_of(user_id), partition.ended_of(sid)]
     names = {*partition.names, *of_session, partition.block_of(user_id)}
@@ -345,7 +341,7 @@ def test_a_key_of_another_type_is_an_outage_of_what_needs_it(browser, alice, red
             if packed is not None:
                 redis.restore(each, 0, packed)
     browser.cookie = cookie
-    assert browser.get(f"{browser.views}/who/").text == "alice"
+    assert browser.get("/who/").text == "alice"
 
 
 @pytest.mark.parametrize("name", ["totals", "expire", "recent", "guests", "online_user", "online_user_of", "addresses"])
