@@ -39,10 +39,10 @@ def test_a_cleaner_killed_at_any_step_ends_whole_sessions(redis, child, new_sess
     for number in itertools.count(1):
         redis.flushall()
         # Of guests and members.
-        sessions = [new_session(str(number % 7) if number % 3 else "", number=number) for number in range(13)]
+        sessions = [new_session(str(number % 7) if number % 3 else "", number=number) for number in range(9)]
         for session in sessions:
             viewed.record(session, "lamp")
-        live, others = sessions[:3], [session.sid for session in sessions[3:]]
+        live, others = sessions[:2], [session.sid for session in sessions[2:]]
         if kind is Reason.EXPIRED:
             make_due(redis, *others)
             operation, args = every_operation.clean, (2,)
@@ -52,15 +52,15 @@ def test_a_cleaner_killed_at_any_step_ends_whole_sessions(redis, child, new_sess
             operation, args = every_operation.evict, (partitions, 2)
         ran = child.run(operation, *args, settings={"REDSESS": {"PARTITIONS": partitions}}, die=(number, moment))
         assert (disagreements(redis), faults()) == ([], [])
-        assert totals(redis).get(kind, 0) + stored(redis) == 13
+        assert totals(redis).get(kind, 0) + stored(redis) == 9
         if kind is Reason.EXPIRED:
             # The next one takes what is left.
-            left = stored(redis) - 3
+            left = stored(redis) - 2
             assert sum(cleaner.expired()) == left
-            assert stored(redis) == sum(session.exists(session.session_key) for session in live) == 3
+            assert stored(redis) == sum(session.exists(session.session_key) for session in live) == 2
             assert (disagreements(redis), faults()) == ([], [])
         if not ran.killed:
-            # Ten in batches of two, of which a cleaner may send two together: it was killed at each command.
+            # Seven in batches of two, of which a cleaner may send two together: it was killed at each command.
             assert number > 3
             assert ran.result == totals(redis)[kind]
             return

@@ -3,7 +3,6 @@
 import pytest
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
-from django.test import Client
 
 from django_redsess.backend import SessionStore
 from tests.helpers.sign_ins import ENDING, sids_of
@@ -20,10 +19,11 @@ def begin(browser: Browser, user: User, redis, *seconds: int, brings: bool = Tru
     """Have so many sessions of ``user``, which are so old; return their sids. ``browser`` brings a guest's, or none."""
     sids = []
     for each in seconds:
-        elsewhere = Browser(Client())
-        elsewhere.sign_in(user, **data)
-        sids.append(str(elsewhere.sid))
-        make_older(redis, sids[-1], each)
+        session = SessionStore()
+        session.update({SESSION_KEY: str(user.pk), **data})
+        session.save()
+        make_older(redis, session.sid, each)
+        sids.append(str(session.sid))
     if brings:
         browser.post("/write/colour/blue/")
     return sids

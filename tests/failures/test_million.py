@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 
 import pytest
 import redis
@@ -27,12 +29,20 @@ def cpu_seconds(server: redis.Redis) -> float:
     return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
 
 
+def fill_part(port: int, due: bool) -> None:
+    """Fill in a tenth of a million; half of those that are to be due are."""
+    with redis.Redis(port=port) as server:
+        for is_due in (due, False):
+            fill(server, 50_000, due=is_due, viewed=0)
+
+
 @pytest.mark.django_db
 def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(own_server, start, settings, admin_user) -> None:
     settings.CACHES = caches(own_server.url)
     server = own_server.client
-    fill(server, 100_000, due=True, viewed=0)
-    fill(server, 900_000, viewed=0)
+    online.count()
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as processes:
+        list(processes.map(fill_part, [own_server.port] * 10, [True] + [False] * 9))
     visitor = Client()
     visitor.force_login(admin_user)
     server.config_set("slowlog-log-slower-than", 10_000)
@@ -42,7 +52,7 @@ def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(own_server, s
 
     # What a batch whose reply comes too late has ended is not counted.
     patient = f"{own_server.url}?socket_timeout={PATIENCE}"
-    cleaning = start("cleansessions", "--json", "--verbosity", "0", "--max-sessions", "800000", url=patient)
+    cleaning = start("cleansessions", "--json", "--verbosity", "0", "--max-sessions", "900000", url=patient)
     pages = 0
     while cleaning.process.poll() is None:
         for query in ("", "?p=2500", "?p=4999", "?o=1", "?q=nobody"):
@@ -52,9 +62,9 @@ def test_a_million_sessions_are_cleaned_and_listed_without_a_pause(own_server, s
     assert (status, errors, pages >= 5) == (0, "", True)
     summary = json.loads(cleaning.stdout)
     # Each page has taken out a few that were due.
-    assert 60_000 < summary["expired"] <= 100_000
-    assert summary["evicted"] == 100_001
-    assert stored(server) == online.count() == 800_000
+    assert 30_000 < summary["expired"] <= 50_000
+    assert summary["evicted"] == 50_001
+    assert stored(server) == online.count() == 900_000
     stats = server.info("commandstats")
     # A machine with others on it stops a process for that long now and then, whatever it does.
     slow = [(entry["duration"], entry["command"][:60]) for entry in server.slowlog_get()]
@@ -67,7 +77,7 @@ def test_a_search_of_many_sessions_is_bounded_work(own_server, settings) -> None
     settings.CACHES = caches(own_server.url)
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     server, everywhere = own_server.client, "198.18.0.0/15"
-    fill(server, 100_000, viewed=0)
+    fill(server, 30_000, viewed=0)
     call_command("cleansessions", "--repair", verbosity=0)
     server.config_resetstat()
     cpu_before = cpu_seconds(server)
@@ -77,8 +87,8 @@ def test_a_search_of_many_sessions_is_bounded_work(own_server, settings) -> None
         assert ask() == found
         return int(server.info("stats")["total_net_output_bytes"]) - before
 
-    assert bytes_sent_by(lambda: online.count(network=everywhere), 100_000) < 20_000
-    for offset in (0, 50_000, 99_900):
+    assert bytes_sent_by(lambda: online.count(network=everywhere), 30_000) < 20_000
+    for offset in (0, 15_000, 29_900):
         page = partial(online.sessions, network=everywhere, offset=offset, limit=100)
         assert bytes_sent_by(lambda page=page: len(page()), 100) < 100_000
     for asked in ({"browser": "Chrome"}, {"system": "Windows", "network": everywhere}):
