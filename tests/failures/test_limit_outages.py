@@ -4,23 +4,31 @@ import pytest
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 
+from benchmarks.fill import fill
 from django_redsess.backend import SessionStore
 from tests.helpers.sign_ins import ENDING, sids_of
-from tests.helpers.store import Limit, keyspace, make_older, scripts, stored, text_of
+from tests.helpers.store import Limit, keyspace, make_older, scripts, stored
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "site", "known_scripts")]
 
-# Above a limit of two, one script does not end as many, as large as these.
-MANY, LARGE = range(1000, 700, -100), text_of(600_000)
+MANY = 300
+"""More sessions of a user than a script ends."""
 
 
-def begin(browser: Browser, user: User, redis, *seconds: int, brings: bool = True, **data: str) -> list[str]:
+@pytest.fixture
+def alice(db) -> User:
+    """A user whose sessions ``fill`` makes."""
+    user: User = User.objects.create_user("alice", pk=1)
+    return user
+
+
+def begin(browser: Browser, user: User, redis, *seconds: int, brings: bool = True) -> list[str]:
     """Have so many sessions of ``user``, which are so old; return their sids. ``browser`` brings a guest's, or none."""
     sids = []
     for each in seconds:
         session = SessionStore()
-        session.update({SESSION_KEY: str(user.pk), **data})
+        session[SESSION_KEY] = str(user.pk)
         session.save()
         make_older(redis, session.sid, each)
         sids.append(str(session.sid))
@@ -53,14 +61,14 @@ def test_a_lost_reply_ends_no_further_sessions(browser, alice, redis, set_limit,
 
 def test_a_lost_reply_leaves_the_limit_where_scripts_go_on(browser, alice, redis, set_limit, each_loss) -> None:
     def start() -> None:
-        set_limit(None)
-        begin(browser, alice, redis, *MANY, colour=LARGE)
-        set_limit(2)
+        fill(redis, MANY, users=1, viewed=0)
+        begin(browser, alice, redis)
 
+    set_limit(2)
     for _ in each_loss(start):
         assert signed_in(browser) == (200, "alice")
         assert len(sids_of(str(alice.pk))) == stored(redis) == 2
-        assert replaced(redis) == 2
+        assert replaced(redis) == MANY - 1
 
 
 @pytest.mark.parametrize("policy", ENDING)
@@ -113,7 +121,9 @@ def test_an_outage_at_a_sign_in_leaves_it_undone(
 
 @pytest.mark.parametrize("lowered", [True, False], ids=["while a lowered limit is met", "saved at once"])
 def test_an_outage_after_a_saved_sign_in_signs_nobody_out(browser, alice, proxy, redis, set_limit, lowered) -> None:
-    begin(browser, alice, redis, *(MANY if lowered else ()), colour=LARGE)
+    if lowered:
+        fill(redis, MANY, users=1, viewed=0)
+    begin(browser, alice, redis)
     set_limit(2, "end_oldest" if lowered else "refuse")
     # The sign-in is saved by then. Whatever the answer is, the visitor has a cookie that opens what is there.
     proxy.before((scripts.END_ABOVE if lowered else scripts.SAVE).digest, proxy.refuse)
