@@ -24,15 +24,31 @@ TOO_FEW = (
 )
 
 
-@pytest.fixture
-def servers(server, partitions, settings) -> Iterator[Replicated]:
-    """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
+@pytest.fixture(scope="module")
+def pair(server) -> Iterator[Replicated]:
+    """A server with a replica, for all tests that leave both running."""
     started = Replicated(server.binary)
-    settings.CACHES = caches(started.server.url)
-    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 300)}
     yield started
-    close_connections()
     started.close()
+
+
+@pytest.fixture
+def own_pair(server) -> Iterator[Replicated]:
+    """One for a test that stops the server."""
+    started = Replicated(server.binary)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def servers(request, settings) -> Iterator[Replicated]:
+    """The site's sessions are on a server with a replica, and one replica is to confirm each end."""
+    used = request.getfixturevalue("own_pair" if "own_pair" in request.fixturenames else "pair")
+    used.server.client.flushall()
+    settings.CACHES = caches(used.server.url)
+    settings.REDSESS = {**settings.REDSESS, "CONFIRM_ENDS": (1, 300)}
+    yield used
+    close_connections()
 
 
 @pytest.fixture
@@ -63,7 +79,7 @@ def test_it_says_how_many_replicas_have_it_where_that_is_asked_for(staff, users,
 
 @pytest.mark.parametrize("chosen", ["by sid", "by query", "one by one"])
 def test_too_few_replicas_are_a_warning_and_what_has_returned_is_ended_by_the_same_request(
-    chosen, servers, staff, sids, settings, monkeypatch
+    chosen, partitions, own_pair, servers, staff, sids, settings, monkeypatch
 ) -> None:
     if chosen == "one by one":
         every = OnlineSessionAdmin.has_end_permission

@@ -129,24 +129,20 @@ def test_three_users_are_named_and_the_others_are_counted(admin_client, redis, s
     assert re.search(r" and (7|10) more\.$", text)
 
 
-@pytest.mark.parametrize("number", [1, 2], ids=["one", "two"])
-@pytest.mark.parametrize(
-    "name",
-    [MARKUP, "x was ended. 9 sessions of admin", "a\u202egnp", "%(count)s%s{}", "x" * 150],
-    ids=lambda name: name[:9],
-)
-def test_a_hostile_name_forges_nothing(admin_client, new_session, name, number) -> None:
-    user = User.objects.create_user(name)
-    chosen = [new_session(str(user.pk)).sid for _ in range(number)]
-    response = answer(admin_client, select(admin_client, *chosen))
-    [message] = Page(response).messages
-    assert message.startswith(f"{number} session{'s' * (number > 1)} of ")
-    [line] = [line for line in response.text.splitlines() if "of <bdi>" in line]
-    # The name stands between the tags, without a tag or a control character of its own.
-    shown = line.partition("<bdi>")[2].partition("</bdi>")[0]
-    assert "<" not in shown
-    assert shown.isprintable()
-    assert len(Page(response).messages[0]) < 160
+def test_a_hostile_name_forges_nothing(admin_client, new_session) -> None:
+    names = [MARKUP, "x was ended. 9 sessions of admin", "a\u202egnp", "%(count)s%s{}", "x" * 150]
+    for number, name in enumerate(names, 1):
+        user = User.objects.create_user(name)
+        chosen = [new_session(str(user.pk)).sid for _ in range(number)]
+        response = answer(admin_client, select(admin_client, *chosen))
+        [message] = Page(response).messages
+        assert message.startswith(f"{number} session{'s' * (number > 1)} of ")
+        assert len(message) < 160
+        [line] = [line for line in response.text.splitlines() if "of <bdi>" in line]
+        # The name stands between the tags, without a tag or a control character of its own.
+        shown = line.partition("<bdi>")[2].partition("</bdi>")[0]
+        assert "<" not in shown
+        assert shown.isprintable()
 
 
 def path_of(response: Any) -> str:
@@ -183,8 +179,9 @@ def test_from_wherever_the_question_was_asked_the_way_leads_back_there(admin_cli
 
 
 def test_the_way_back_survives_an_error_and_what_is_continued(admin_client, redis, monkeypatch) -> None:
-    monkeypatch.setattr(ending, "END_MAX", 250)
-    fill(redis, 600, viewed=0, users=1)
+    monkeypatch.setattr(ending, "END_MAX", 1)
+    # A call ends up to 250.
+    fill(redis, 260, viewed=0, users=1)
     response = answer(admin_client, select(admin_client, "x", query="o=2", select_across="1"), message="x" * 201)
     response = answer(admin_client, response, message="")
     assert Page(response).links["Stop here"] == f"{LIST}?o=2"
@@ -207,16 +204,17 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: value[:12])
-def test_no_value_leads_to_another_site(admin_client, sids, value) -> None:
-    for number, page in enumerate((value, f"user:{value}")):
-        question = Page(admin_client.get(f"{CONFIRM}?sid={list(sids.values())[number]}"))
-        fields = {**question.fields, "_changelist_filters": value, "_return_to": page}
-        location = admin_client.post(f"{LIST}end/", fields).headers["Location"]
-        assert urlsplit(location).path == LIST or urlsplit(location).path.startswith("/admin/auth/user/")
-        assert not urlsplit(location).netloc
-        assert len(location) < 7000
-        assert not set(location) & set("\r\n\x00 ")
+def test_no_value_leads_to_another_site(admin_client, sids, new_session) -> None:
+    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['bob']}"))
+    for value in HOSTILE:
+        for page in (value, f"user:{value}"):
+            hostile = {"sids": new_session("7").sid, "_changelist_filters": value, "_return_to": page}
+            location = admin_client.post(f"{LIST}end/", {**question.fields, **hostile}).headers["Location"]
+            assert urlsplit(location).path == LIST or urlsplit(location).path.startswith("/admin/auth/user/")
+            assert not urlsplit(location).netloc
+            assert len(location) < 7000
+            assert not set(location) & set("\r\n\x00 ")
+    assert len(left()) == 4
     # A user whose key is text has a page, too.
     question = Page(admin_client.get(f"{CONFIRM}?sid={sids['carol']}&_return_to=user:a%2Fb%3Ac"))
     assert question.links["No, take me back"] == "/admin/auth/user/a_2Fb_3Ac/change/"

@@ -98,10 +98,8 @@ def crowd(redis, users, admin_user, new_session) -> dict[str, str]:
 
 
 QUERIES = [
-    *("who=everyone", "active=5m", "active=1h", "staff=1", "user=OWN", "user=BOB&user=CAROL", "q=nobody", "q=o"),
-    *("q=SID", "q=GUEST", "who=everyone&q=GUEST", "active=5m&q=SID", "staff=1&q=SID", "who=everyone&active=1h"),
-    *("who=everyone&q=alice", "active=1h&q=alice", "staff=1&active=5m", "user=BOB&active=5m", "user=BOB&q=alice"),
-    *("user=", "user=a:b", "o=4", "p=2", "q=LONG", "q=SIDLIKE", "q=%20", "active=9y&who=nobody&staff=7"),
+    *("active=5m", "staff=1&active=5m", "user=OWN", "user=BOB&user=CAROL", "user=BOB&q=alice", "user=", "q=o"),
+    *("q=SID", "q=GUEST", "who=everyone&q=GUEST", "who=everyone&active=1h", "p=2", "active=9y&who=nobody&staff=7"),
 ]
 
 
@@ -109,8 +107,8 @@ QUERIES = [
 @pytest.mark.parametrize("way", ["action", "address"])
 @pytest.mark.parametrize("query", QUERIES)
 def test_what_the_list_shows_is_what_is_ended(admin_client, admin_user, users, crowd, query, way) -> None:
-    words = {"BOB": str(users["bob"].pk), "CAROL": str(users["carol"].pk), "SIDLIKE": "x" * 20, "LONG": "x" * 201}
-    words |= {"OWN": str(admin_user.pk), "SID": crowd["carol, an hour ago"], "GUEST": crowd["guest"]}
+    words = {"BOB": str(users["bob"].pk), "CAROL": str(users["carol"].pk), "OWN": str(admin_user.pk)}
+    words |= {"SID": crowd["carol, an hour ago"], "GUEST": crowd["guest"]}
     for word, value in words.items():
         query = re.sub(rf"\b{word}\b", percent(value), query)
     own, before = admin_client.session.sid, left()
@@ -127,8 +125,8 @@ def test_what_the_list_shows_is_what_is_ended(admin_client, admin_user, users, c
 
 def test_a_strange_address_of_the_confirmation_is_answered(admin_client, sids) -> None:
     for query in (
-        *("nonsense=1", "user__is_staff=1", "user=" + "9" * 30, "_to_field=sid", "o=99&p=x", "e=1", "all=", "="),
-        *("user=%00", "q=a%00"),
+        *("nonsense=1", "user__is_staff=1", "user=" + "9" * 30, "_to_field=sid", "o=99&p=x", "q=a%00"),
+        "q=" + "x" * 201,
     ):
         assert admin_client.get(f"{CONFIRM}?{query}", follow=True).status_code in (200, 400), query
         assert select_all(admin_client, f"?{query}").status_code in (200, 302, 400), query
@@ -153,7 +151,7 @@ def test_who_signs_in_after_the_question_stays_and_a_guest_who_is_seen_does_not(
     assert (guest in left()) == (query != "?who=everyone")
 
 
-@pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=4", "USERS", "named"])
+@pytest.mark.parametrize("query", ["?who=everyone", "?q=alice", "?o=4", "USERS", "named"])
 def test_who_is_seen_or_gets_another_key_meanwhile_is_ended(partitions, admin_client, redis, users, query) -> None:
     shoppers = [Client(), Client()]
     for shopper in shoppers:
@@ -173,53 +171,49 @@ def test_who_is_seen_or_gets_another_key_meanwhile_is_ended(partitions, admin_cl
 
 @pytest.mark.parametrize("own", [False, True], ids=["", "the own session too"])
 def test_more_than_a_request_can_do_is_continued_to_the_end(partitions, admin_client, redis, monkeypatch, own) -> None:
-    monkeypatch.setattr(ending, "END_MAX", 250)
-    fill(redis, 600, viewed=0)
+    monkeypatch.setattr(ending, "END_MAX", 1)
+    # A call ends up to 250.
+    fill(redis, 260, viewed=0)
     sids = left() - {admin_client.session.sid}
     response = admin_client.get(CONFIRM)
-    assert asked(response) == 600
+    assert asked(response) == 260
     response, pages = answer(admin_client, response, message="Closing time", **({"own": "on"} if own else {})), 0
     so_far = 0
     while "so far" in Page(response).text:
         pages += 1
         ended, total = map(int, re.search(r"(\d+) sessions of (\d+) were ended so far", Page(response).text).groups())
-        assert total == 600
-        assert so_far < ended == 600 - len(left() & sids)
+        assert total == 260
+        assert so_far < ended == 260 - len(left() & sids)
         so_far = ended
         response = answer(admin_client, response)
     assert pages >= 1
-    assert told(response) == f"{600 + own} sessions were ended."
+    assert told(response) == f"{260 + own} sessions were ended."
     assert left() == (set() if own else {admin_client.session.sid})
     notes = [redis.get(keyspace().of_sid(sid).ended_of(sid)) for sid in sids]
     assert all(note.endswith(b"Closing time") for note in notes)
     lines = LogEntry.objects.values_list("change_message", flat=True)
-    assert sum(int(re.search(r"\d+", line)[0]) for line in lines) == 600 + own
+    assert sum(int(re.search(r"\d+", line)[0]) for line in lines) == 260 + own
     assert all(line.endswith("Message: Closing time") for line in lines)
 
 
-TAMPERED = {
-    "no time": {"latest": None},
-    "no number": {"latest": "abc"},
-    "a time beyond all": {"latest": "9" * 30},
-    "a progress that nobody signed": {"progress": "abc"},
-    "a progress of half": {"progress": "WzAsNF0:1"},
-    "a sid that is gone": {"sids": "x" * 20},
-    "strange sids": {"sids": "x a,b {redsess}:login " + "y" * 5000},
-    "blanks for sids and no time": {"sids": "   ", "latest": ""},
-    "a query with a lookup": {"query": "user__is_staff=1"},
-    "a query with a forbidden field": {"query": "_to_field=user_id"},
-    "a query for nobody": {"query": "user=nobody"},
-    "a query with too many fields": {"query": "&".join(["user=0"] * 1001)},
-    "nothing": dict.fromkeys(("sids", "latest", "progress", "query", "message", "_changelist_filters")),
-}
+TAMPERED = [
+    *({"latest": None}, {"latest": "abc"}, {"latest": "9" * 30}),
+    # Nobody signed these.
+    *({"progress": "abc"}, {"progress": "WzAsNF0:1"}),
+    *({"sids": "x" * 20}, {"sids": "x a,b {redsess}:login " + "y" * 5000}, {"sids": "   ", "latest": ""}),
+    *({"query": "user__is_staff=1"}, {"query": "_to_field=user_id"}, {"query": "user=nobody"}),
+    {"query": "&".join(["user=0"] * 1001)},
+    dict.fromkeys(("sids", "latest", "progress", "query", "message", "_changelist_filters")),
+]
 
 
-@pytest.mark.parametrize("changes", TAMPERED.values(), ids=TAMPERED)
-def test_a_form_that_was_tampered_with_is_answered_and_ends_nothing(admin_client, sids, changes) -> None:
-    fields = {**Page(admin_client.get(CONFIRM)).fields, **changes}
-    response = admin_client.post(END, {name: value for name, value in fields.items() if value is not None})
-    assert response.status_code in (200, 302, 400)
-    assert len(left()) == 4
+def test_a_form_that_was_tampered_with_is_answered_and_ends_nothing(admin_client, sids) -> None:
+    question = Page(admin_client.get(CONFIRM)).fields
+    for changes in TAMPERED:
+        fields = {**question, **changes}
+        response = admin_client.post(END, {name: value for name, value in fields.items() if value is not None})
+        assert response.status_code in (200, 302, 400), changes
+        assert len(left()) == 4, changes
     assert not LogEntry.objects.exists()
 
 
@@ -259,7 +253,7 @@ def test_the_own_session_is_not_ended_under_a_former_name(admin_client, sids) ->
     assert left() == {session.sid, sids["alice"], sids["carol"]}
 
 
-@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage", "fallback.FallbackStorage"])
+@pytest.mark.parametrize("storage", ["cookie.CookieStorage", "session.SessionStorage"])
 @pytest.mark.parametrize("way", ["named", "everyone"])
 def test_who_ends_the_own_session_too_is_signed_out_and_told(admin_client, sids, settings, storage, way) -> None:
     settings.MESSAGE_STORAGE = f"django.contrib.messages.storage.{storage}"
@@ -281,7 +275,7 @@ def root(new_session) -> SessionStore:
     return session
 
 
-@pytest.mark.parametrize("way", ["one", "several", "action on all", "user", "everyone", "everyone and guests"])
+@pytest.mark.parametrize("way", ["one", "several", "action on all", "user", "everyone and guests"])
 def test_a_superusers_session_is_ended_by_superusers_only(client, root, sids, new_session, way) -> None:
     staff(client, *MAY_END)
     others = {sids["alice"], sids["bob"], sids["carol"]}
@@ -291,7 +285,6 @@ def test_a_superusers_session_is_ended_by_superusers_only(client, root, sids, ne
         "several": lambda: (select(client, root.sid, *others), 3),
         "action on all": lambda: (select_all(client), 3),
         "user": lambda: (client.get(f"{CONFIRM}?{user}"), 0),
-        "everyone": lambda: (client.get(CONFIRM), 3),
         "everyone and guests": lambda: (client.get(CONFIRM + "?who=everyone"), 3),
     }[way]()
     assert asked(response) == number

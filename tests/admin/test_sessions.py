@@ -104,7 +104,7 @@ def test_no_page_shows_a_session_key(admin_client, users, new_session) -> None:
 
 @pytest.mark.parametrize(
     ("query", "header"),
-    [("", "Signed in"), ("", "Last seen"), ("?who=everyone", "Last seen"), ("?active=1h", "Last seen")],
+    [("", "Signed in"), ("", "Last seen"), ("?active=1h", "Last seen")],
 )
 def test_a_header_sorts_and_once_more_the_other_way_round(admin_client, redis, sids, query, header) -> None:
     signed_in = seen = ["carol", "bob", "alice"]
@@ -151,7 +151,7 @@ def test_a_filter_leaves_the_users_of_the_address(admin_client, users, sids, new
     session = new_session("a: b/c")
     assert Page(admin_client.get(LIST, {"user": "a: b/c"})).sids == [session.sid]
     assert admin_client.get(page_of(session.sid)).status_code == 200
-    for unknown in ("a:b", "a b", "  ", "", ":", "None", "{redsess}", "%00", "é", "9" * 30, "-1", "1.5", "x" * 5000):
+    for unknown in ("a b", "", "{redsess}", "%00", "é", "9" * 30, "-1", "x" * 5000):
         assert names(admin_client, f"?user={unknown}") == [], unknown
 
 
@@ -162,17 +162,14 @@ def test_filters_and_search_hold_together(admin_client, redis, users, sids, new_
     carol, bob = users["carol"].pk, users["bob"].pk
     assert names(admin_client, Page(admin_client.get(LIST)).links["Staff only"]) == ["bob", "alice", "admin"]
     for query, found in {
-        "?staff=1&active=5m": ["bob", "admin"],
         "?staff=1&active=1h&who=everyone": ["bob", "admin", "alice"],
         "?who=everyone&active=5m": ["guest", "carol", "bob", "admin"],
         f"?staff=1&user={carol}&user={bob}": ["bob"],
         "?staff=1&q=carol": [],
         "?active=5m&q=alice": [],
-        "?active=1h&q=alice": ["alice"],
         f"?user={bob}&q=alice": [],
         f"?staff=1&q={sids['carol']}": [],
         f"?active=1h&q={sids['alice']}": ["alice"],
-        f"?active=5m&q={sids['alice']}": [],
     }.items():
         assert sorted(names(admin_client, query)) == sorted(found), query
 
@@ -188,9 +185,7 @@ def test_search_finds_sessions_by_id_and_by_what_the_page_of_users_looks_at(admi
 
 
 @pytest.mark.usefixtures("few_on_a_page")
-@pytest.mark.parametrize(
-    "query", ["who=everyone", "active=1h", "staff=1", "q=shopper", "USERS", "o=3", "o=-3", "o=4", "o=-4"]
-)
+@pytest.mark.parametrize("query", ["who=everyone", "active=1h", "q=shopper", "USERS", "o=3", "o=-4"])
 def test_all_pages_show_each_session_once(partitions, admin_client, new_session, settings, query) -> None:
     # The session that turns the pages must not move among those that were last seen.
     settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": 86_400}
@@ -222,27 +217,27 @@ def test_pages_of_several_partitions_end_at_a_row_and_say_so(
     assert "are listed" not in pages[0].text
 
 
-def test_names_come_in_one_query_a_page(admin_client, new_session) -> None:
-    users = User.objects.bulk_create(User(username=f"shopper{number}") for number in range(150))
-    for user in reversed(users):
+def test_names_come_in_one_query_a_page(admin_client, new_session, monkeypatch) -> None:
+    monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", 10)
+    for user in User.objects.bulk_create(User(username=f"shopper{number}") for number in range(15)):
         new_session(str(user.pk))
     with CaptureQueriesContext(connection) as queries:
         page = Page(admin_client.get(LIST))
-    assert "shopper1" in page.names
-    assert len(page.rows) == 100
+    assert page.names[:9] == [f"shopper{number}" for number in range(14, 5, -1)]
+    assert len(page.rows) == 10
     # Who asks, and the names of all others.
     assert len(queries) == 2
 
 
-@pytest.mark.parametrize("query", ["", "?o=4", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"])
 @pytest.mark.parametrize("per_page", [2, 100])
-def test_a_page_takes_three_round_trips_of_its_own(admin_client, sids, commands, monkeypatch, query, per_page) -> None:
+def test_a_page_takes_three_round_trips_of_its_own(admin_client, sids, commands, monkeypatch, per_page) -> None:
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", per_page)
     admin_client.get(LIST)
     commands()
-    admin_client.get(LIST + query)
-    # The count, that of the whole list where it is filtered, and the page; or the picture, where it is not.
-    assert commands()["evalsha"] <= 1 + 3
+    for query in ("", "?o=4", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"):
+        admin_client.get(LIST + query)
+        # The count, that of the whole list where it is filtered, and the page; or the picture, where it is not.
+        assert commands()["evalsha"] <= 1 + 3, query
 
 
 def deadlines_of(client: Client, sid: str) -> dict[str, datetime]:
@@ -422,7 +417,7 @@ def test_a_session_that_is_not_there_leads_to_where_it_is_or_to_the_list_as_it_w
     assert admin_client.get(page_of(before)).headers["Location"] == page_of(session.sid)
     online.end(sids["bob"])
     make_due(redis, sids["carol"])
-    strange = ("x" * 20, "x", "x" * 5000, "a b", "%00", "..", "1", "_5F", "%ff", "{redsess}:login", "' OR 1=1")
+    strange = ("x" * 20, "x" * 5000, "%00", "..", "_5F", "%ff", "{redsess}:login")
     for sid in (quote(sids["bob"]), quote(sids["carol"]), *strange):
         response = admin_client.get(f"{LIST}{sid}/change/?_changelist_filters=q%3Db%26o%3D3", follow=True)
         assert response.redirect_chain[-1] == (f"{LIST}?q=b&o=3", 302), sid[:9]
@@ -445,20 +440,15 @@ def test_sessions_cannot_be_added_changed_or_deleted_and_have_no_history(admin_c
 
 
 def test_strange_searches_and_queries_are_answered(admin_client, sids) -> None:
-    for term in (
-        *("%", "_", "\\", "*", "' OR 1=1 --", '"alice', "{redsess}:login", "x" * 10_000, "a " * 3000, "x" * 20),
-        "é\u2028\U0001f511",
-    ):
+    for term in ("%", "_", "\\", "*", '"alice', "{redsess}:login", "a " * 3000, "x" * 20, "é\u2028\U0001f511"):
         response = admin_client.get(LIST, {"q": term})
         assert response.status_code == 200, term[:9]
         assert Page(response).names == [], term[:9]
     assert len(Page(admin_client.get(LIST, {"q": "   "})).rows) == 4
     for query in (
-        *("q=%00", "q=alice%00", "q=%ff%fe", "q=%ED%A0%80"),
-        *("who=nobody", "who=", "active=9y", "active=", "staff=2", "staff=", "who=everyone&who=everyone"),
-        *("o=99", "o=-99", "o=-1.2", "o=x", "o=.", "o=2.3", "all=", "p=2&all=1", "_facets=True"),
-        *("nonsense=1", "user_id=1", "address=1", "user__is_staff=1", "sid=x", "pk__in=a,b", "e=1", "nonsense=1&e=1"),
-        *("_to_field=sid", "_to_field=user_id", "_popup=1", "login_at__year=2020", "%00=%00", "=", "&&", "user"),
+        *("q=alice%00", "q=%ff%fe", "q=%ED%A0%80", "who=nobody&active=9y&staff=2", "who=&active=&staff="),
+        *("who=everyone&who=everyone", "o=99", "o=-1.2", "o=x", "o=.", "p=2&all=1", "_facets=True", "nonsense=1&e=1"),
+        *("user__is_staff=1", "pk__in=a,b", "_to_field=user_id", "_popup=1", "login_at__year=2020", "%00=%00", "=&&"),
     ):
         assert admin_client.get(f"{LIST}?{query}", follow=True).status_code in (200, 400), query
     # An error in the queryset is not hidden.
