@@ -81,7 +81,7 @@ def a_connection_of_this_thread() -> Iterator[None]:
 
 
 @pytest.mark.on_cluster
-@pytest.mark.parametrize("guesses", [60, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("guesses", [24, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.django_db(transaction=True)
 def test_of_many_guesses_beside_saves_five_reach_the_sites_backends(here, settings, guesses: int) -> None:
     django_saves = "MOVE_FROM" in settings.REDSESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.contrib.auth.hashers import make_password
+from django.contrib.auth.hashers import PBKDF2PasswordHasher, make_password
 from django.contrib.auth.models import User
 from django.contrib.auth.tokens import default_token_generator
 from django.db import connection
@@ -22,8 +22,6 @@ from tests.helpers.site.accounts import NEW_PASSWORD, WAYS
 
 # What happens at a commit happens in none of the transactions that tests are run in otherwise.
 pytestmark = pytest.mark.django_db(transaction=True)
-
-AUTH_HASHERS = "django.contrib.auth.hashers"
 
 FORM = {"old_password": PASSWORD, "new_password1": NEW_PASSWORD, "new_password2": NEW_PASSWORD}
 
@@ -119,9 +117,13 @@ def test_a_session_that_a_view_forgets_is_not_ended_but_no_longer_fits(alice, pa
     assert (name_in(browser), name_in(elsewhere)) == ("nobody", "nobody")
 
 
+class FewRounds(PBKDF2PasswordHasher):
+    iterations = 1
+
+
 def test_a_password_that_is_hashed_anew_ends_other_sessions_and_does_not_say_it_was_changed(alice, site) -> None:
     elsewhere, browser = sign_in(alice), Client()
-    site.PASSWORD_HASHERS = [f"{AUTH_HASHERS}.PBKDF2PasswordHasher", f"{AUTH_HASHERS}.MD5PasswordHasher"]
+    site.PASSWORD_HASHERS = [f"{__name__}.FewRounds", "django.contrib.auth.hashers.MD5PasswordHasher"]
     assert browser.post("/login/", {"username": "alice", "password": PASSWORD}).status_code == 302
     assert User.objects.get(pk=alice.pk).password.startswith("pbkdf2_sha256$")
     assert [each.sid for each in online.of_user(alice)] == [sid_of(browser)]

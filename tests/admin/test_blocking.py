@@ -14,7 +14,6 @@ from django.test import Client
 from django.utils import timezone
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin
 from tests.helpers.admin_pages import CONFIRM, END, LIST, MARKUP, Page, answer, asked, left, staff, told
 from tests.helpers.online import sign_in
 
@@ -141,20 +140,6 @@ def test_only_superusers_block_superusers_and_nobody_oneself(admin_client, admin
     assert table[1][-1] == ""
     assert client.post(UNBLOCK, {"user": root.pk}).status_code == 403
     assert online.block_of(root)
-
-
-RULES = {
-    "get_queryset": lambda self, request: self.model.online.filter(user_id="0"),
-    "has_end_permission": lambda self, request, obj=None: str(obj) != "bob",
-}
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_a_rule_of_the_sites_own_holds_for_blocking(admin_client, users, sids, monkeypatch, name) -> None:
-    monkeypatch.setattr(OnlineSessionAdmin, name, RULES[name])
-    assert not offered(question_about(admin_client, users["bob"]))
-    assert admin_client.post(END, {"block": f"1 {users['bob'].pk}"}).status_code == 403
-    assert online.blocked() == []
 
 
 def test_what_is_no_button_blocks_nobody(admin_client, users, sids) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote as percent
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 
@@ -353,16 +353,20 @@ def test_what_is_gone_before_or_after_the_question_is_told(admin_client, redis, 
 def test_who_is_no_staff_or_may_not_view_sees_and_ends_nothing(client, users, sids) -> None:
     customer = Client()
     customer.force_login(users["alice"])
+    users["alice"].user_permissions.set(Permission.objects.filter(codename__in=MAY_END))
     refused = [(client, 302), (customer, 302)]
-    for permissions in ((), ("end_onlinesession",), ("view_session_data",)):
-        refused.append((staff(Client(), *permissions, name=f"staff{permissions}"), 403))
+    of_users = ("add_user", "change_user", "delete_user", "view_user")
+    for permissions in ((), ("end_onlinesession", "end_all_onlinesession"), ("view_session_data",), of_users):
+        refused.append((staff(Client(), *permissions, name=f"staff{len(refused)}"), 403))
     for whoever, status in refused:
         answers = [whoever.get(url) for url in (LIST, page_of(sids["bob"]), CONFIRM)]
-        answers += [whoever.post(END, {"sids": sids["bob"]}), select(whoever, sids["bob"])]
+        posted = ({"sids": sids["bob"]}, {"latest": LATER}, {"latest": LATER, "query": f"user={users['bob'].pk}"})
+        answers += [*(whoever.post(END, fields) for fields in posted), select(whoever, sids["bob"])]
         for response in answers:
             assert response.status_code == status
             assert status == 403 or response.headers["Location"].startswith("/admin/login/")
     assert set(sids.values()) < left()
+    assert not LogEntry.objects.exists()
 
 
 def test_who_may_only_view_or_no_longer_end_is_offered_nothing_and_ends_nothing(client, users, sids) -> None:

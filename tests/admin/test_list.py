@@ -207,41 +207,29 @@ def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients
         assert "alice" not in page.text, query
 
 
-@pytest.mark.parametrize("query", [{"q": "a"}, {"staff": "1"}], ids=str)
-def test_users_whom_a_site_hides_take_no_room(admin_client, users, clients, monkeypatch, list_only, query) -> None:
+def test_users_whom_a_site_hides_take_no_room(admin_client, users, clients, monkeypatch, list_only) -> None:
     User.objects.update(is_staff=True)
     monkeypatch.setattr(filters, "USERS_MAX", 1)
     carol = str(users["carol"].pk)
     assert Page(admin_client.get(LIST, {"q": "a", "user": carol})).names == ["carol"]
     list_only(lambda sessions: sessions.of_users([carol]))
-    page = Page(admin_client.get(LIST, query))
-    assert page.names == ["carol"]
-    assert page.messages == []
+    for query in ({"q": "a"}, {"staff": "1"}):
+        page = Page(admin_client.get(LIST, query))
+        assert (page.names, page.messages) == (["carol"], [])
 
 
 def test_a_search_for_what_is_nearly_an_address_says_that_it_is_none(admin_client, new_session) -> None:
     line = "This is neither an address nor a network"
-    for term in ("1.2.3.4/33", "192.0.2.007", "[2001:db8::/32", "2001:db8::/129", "::1::"):
+    for term in ("1.2.3.4/33", "192.0.2.007", "[2001:db8::/32"):
         page = Page(admin_client.get(LIST, {"q": term}))
         assert line in page.text, term
         assert page.names == [], term
-    for term in ("fee", "1234", "10.5", "a:b", "1.2.3", "203.0.113.9", "2001:db8::9", "face.1.2.3.4x"):
+    for term in ("1234", "a:b", "1.2.3", "203.0.113.9", "2001:db8::9"):
         assert line not in Page(admin_client.get(LIST, {"q": term})).text, term
     sign_in(new_session, str(User.objects.create_user("192.0.2.007").pk))
     page = Page(admin_client.get(LIST, {"q": "192.0.2.007"}))
     assert page.names == ["192.0.2.007"]
     assert line not in page.text
-
-
-def test_a_link_to_a_user_names_nobody_whom_the_admin_of_users_hides(client, users, monkeypatch, set_limit) -> None:
-    set_limit(3)
-    staff(client, "view_onlinesession", "view_user")
-    of_users = type(admin.site._registry[User])
-    for is_hidden in (False, True):
-        if is_hidden:
-            monkeypatch.setattr(of_users, "get_queryset", lambda *_: User.objects.exclude(username="bob"))
-        text = client.get(LIST, {"user": str(users["bob"].pk)}).text
-        assert ("bob" in text, "At most 3 sessions" in text) == (not is_hidden, not is_hidden)
 
 
 @pytest.mark.usefixtures("clients")

@@ -38,8 +38,6 @@ QUERIES = {
     "one": "?sid={sid}",
     "of user": "?user={user}",
     "everyone": "?",
-    "with guests": "?who=everyone",
-    "active": "?active=1d",
     "search": "?q=root",
 }
 

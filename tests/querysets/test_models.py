@@ -31,17 +31,16 @@ def test_permissions_are_there_to_be_given(db) -> None:
     assert names == {"view_onlinesession", "view_popularitem", *of_sessions, *of_items}
 
 
-@pytest.mark.parametrize("everything", [False, True])
-def test_dumpdata_does_not_see_the_models(db, everything, capsys) -> None:
-    call_command("dumpdata", all=everything)
-    models = {row["model"] for row in json.loads(capsys.readouterr().out)}
-    assert not {"django_redsess.onlinesession", "django_redsess.popularitem"} & models
+def test_dumpdata_does_not_see_the_models(db, capsys) -> None:
+    for everything in (False, True):
+        call_command("dumpdata", all=everything)
+        models = {row["model"] for row in json.loads(capsys.readouterr().out)}
+        assert not {"django_redsess.onlinesession", "django_redsess.popularitem"} & models
 
 
-@pytest.mark.parametrize("item", STRANGE)
-def test_a_key_passes_a_form_and_stands_for_one_item(item: str) -> None:
-    assert item_of(key_of(item)) == item
-    assert not set("\0\r\n") & set(key_of(item))
+def test_a_key_passes_a_form_and_stands_for_one_item() -> None:
+    assert [item_of(key_of(item)) for item in STRANGE] == STRANGE
+    assert not set("\0\r\n") & set("".join(map(key_of, STRANGE)))
 
 
 def test_the_key_of_an_ordinary_item_is_the_item() -> None:
