@@ -2,6 +2,7 @@
 
 import io
 import re
+from functools import cache
 from pathlib import Path
 
 from babel.messages.catalog import Message
@@ -19,6 +20,7 @@ KEYWORDS = {**DEFAULT_KEYWORDS, **LAZY, "gettext_noop": None}
 Text = tuple[str | None, str, str | None]
 
 
+@cache
 def texts_of_sources(folder: Path) -> dict[Text, Path]:
     """Return all texts in the modules and templates below ``folder``, each with a file that has it."""
     found: dict[Text, Path] = {}

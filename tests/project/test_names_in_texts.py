@@ -6,8 +6,10 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -50,22 +52,32 @@ def _bound(body: list[ast.stmt]) -> Iterator[str]:
                 yield from (each.id for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES if path.suffix == ".py"}
-MODULES: dict[str, set[str]] = {}
-"""What each module binds, by its full name."""
-SHORT: dict[str, set[str]] = defaultdict(set)
-"""The same by the last part of a module's name; and what classes have, by the name of the class."""
-OF_CLASSES: set[str] = set()
+class Names(NamedTuple):
+    """The names of the package."""
 
-for _path, _tree in TREES.items():
-    _name = ".".join(_path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-    MODULES[_name] = set(_bound(_tree.body))
-    SHORT[_name.rpartition(".")[2]] |= MODULES[_name]
-    for _node in ast.walk(_tree):
-        if isinstance(_node, ast.ClassDef):
-            of_self = {each.attr for each in ast.walk(_node) if isinstance(each, ast.Attribute)}
-            SHORT[_node.name] |= {*_bound(_node.body), *of_self}
-            OF_CLASSES |= {*_bound(_node.body), *of_self}
+    trees: dict[Path, ast.Module]
+    modules: dict[str, set[str]]
+    """What each module binds, by its full name."""
+    short: dict[str, set[str]]
+    """The same by the last part of a module's name; and what classes have, by the name of the class."""
+    of_classes: set[str]
+
+
+@cache
+def package() -> Names:
+    """Read the package: once, and by the process alone that runs a test of this file."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES if path.suffix == ".py"}
+    names = Names(trees, {}, defaultdict(set), set())
+    for path, tree in trees.items():
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        names.modules[name] = set(_bound(tree.body))
+        names.short[name.rpartition(".")[2]] |= names.modules[name]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                of_self = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+                names.short[node.name] |= {*_bound(node.body), *of_self}
+                names.of_classes.update(_bound(node.body), of_self)
+    return names
 
 
 def exists(name: str, path: Path) -> bool:
@@ -73,26 +85,28 @@ def exists(name: str, path: Path) -> bool:
     first, _, rest = name.partition(".")
     if first == PACKAGE.name:
         module = name
-        while module not in MODULES:
+        while module not in package().modules:
             module = module.rpartition(".")[0]
         wanted, *of_class = [*name[len(module) + 1 :].split("."), ""]
-        return not wanted or (wanted in MODULES[module] and (of_class[0] in {"", *OF_CLASSES}))
+        return not wanted or (wanted in package().modules[module] and (of_class[0] in {"", *package().of_classes}))
     if not rest:
         full = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-        return name in MODULES[full] | OF_CLASSES
-    return rest.partition(".")[0] in SHORT[first] if first in SHORT else False
+        return name in package().modules[full] | package().of_classes
+    return rest.partition(".")[0] in package().short[first] if first in package().short else False
 
 
 def _is_variable(name: str, path: Path) -> bool:
     """Tell whether ``name`` is one of a variable in this file, such as ``request`` in ``request.user``."""
-    nodes = list(ast.walk(TREES[path])) if path in TREES else []
+    nodes = list(ast.walk(package().trees[path])) if path in package().trees else []
     names = {each.id for each in nodes if isinstance(each, ast.Name)}
     return name in {*names, *(each.arg for each in nodes if isinstance(each, ast.arg)), *VARIABLES}
 
 
 def _is_of_others(name: str) -> bool:
     first = name.partition(".")[0]
-    return name in OF_OTHERS or (first != PACKAGE.name and first not in SHORT and find_spec(first) is not None)
+    return name in OF_OTHERS or (
+        first != PACKAGE.name and first not in package().short and find_spec(first) is not None
+    )
 
 
 def _texts(path: Path) -> Iterator[tuple[int, str]]:
@@ -104,7 +118,7 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(package().trees[path]):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
 
