@@ -126,9 +126,9 @@ def test_an_empty_or_healthy_store_has_no_fault_and_stays_as_it_is(partitions, r
 
 
 def come_and_go(number: int) -> None:
-    """Come, change, sign in, view and leave, a hundred times."""
+    """Come, change, sign in, view and leave, again and again."""
     chance = random.Random(number)
-    for _ in range(100):
+    for _ in range(40):
         session = SessionStore()
         session["colour"] = "blue"
         session.save()
@@ -316,14 +316,24 @@ DAMAGES: dict[str, Callable[[Redis, Filled], Damage]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_found_then_mended_and_nothing_else_touched(filled, redis, told, name: str) -> None:
+@pytest.mark.parametrize("group", range(4))
+def test_damage_is_found_then_mended_and_nothing_else_touched(filled, fill, redis, told, group: int) -> None:
+    for name in list(DAMAGES)[group::4]:
+        told.clear()
+        damage = see_damage_mended(filled, redis, told, name)
+        # All else was put back as it was, as good for the next damage.
+        if damage.ended or damage.changed:
+            redis.flushall()
+            filled = fill()
+
+
+def see_damage_mended(filled: Filled, redis: Redis, told: list[EndedSession], name: str) -> Damage:
     before = sessions(redis)
     damage = DAMAGES[name](redis, filled)
-    assert disagreements(redis) != []
+    assert disagreements(redis) != [], name
 
     damaged = everything(redis)
-    assert sorted(faults()) == sorted(damage.faults)
+    assert (name, sorted(faults())) == (name, sorted(damage.faults))
     assert everything(redis) == damaged
     assert told == []
 
@@ -340,6 +350,7 @@ def test_damage_is_found_then_mended_and_nothing_else_touched(filled, redis, tol
     # Of those that were changed, what they hold is as it was.
     assert [after[sid][0] for sid in after] == [before[sid][0] for sid in after]
     assert {sid for sid in after if after[sid] != before[sid]} <= set(damage.changed)
+    return damage
 
 
 @pytest.mark.usefixtures("left_alone")
@@ -369,7 +380,7 @@ def test_unknown_keys_under_our_prefix_are_reported_and_left_alone(filled, redis
 
 
 @pytest.mark.usefixtures("left_alone")
-@pytest.mark.parametrize("prefix", ["redsess", "a*b[c]?", "a^-\\b", "ü:*"])
+@pytest.mark.parametrize("prefix", ["a*b[c]?", "ü^-\\b"])
 def test_keys_of_other_stores_are_neither_reported_nor_touched(partitions, settings, redis, fill, prefix: str) -> None:
     settings.REDSESS = {"PREFIX": prefix}
     fill()
@@ -497,15 +508,15 @@ def test_no_step_of_a_check_holds_the_server_up(redis, new_session, commands, re
     assert max(checked.entries for checked in replies) <= 2 * index_check.ENTRIES_MAX
 
 
-@pytest.mark.parametrize("users", [0, 1, 8, 60])
+@pytest.mark.parametrize("users", [0, 8, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 60))])
 def test_a_check_of_large_records_reads_a_few_megabytes_at_once(redis, new_session, replies, users: int) -> None:
     # All lists are short, and would be compared in one call, were it not for what is in the records.
     text = text_of(300_000)
-    for number in range(60):
+    for number in range(40):
         new_session(f"user {number % users}" if users else "", text=text)
     assert faults() == []
     # Those of users are read for the lists of users, too.
-    assert sum(checked.record_bytes for checked in replies) >= 60 * 300_000 * (1.5 if users > 1 else 1)
+    assert sum(checked.record_bytes for checked in replies) >= 40 * 300_000 * (1.5 if users > 1 else 1)
     # The first step does not know how large they are, and a server gives more than it is asked for.
     assert max(checked.record_bytes for checked in replies) <= 8_000_000
     # A session that is damaged is mended all the same.

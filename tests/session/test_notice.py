@@ -462,10 +462,19 @@ PAGES = {
 }
 
 
+# A page of each kind on every site; all others too where the site is the usual one.
+FIRST = {"/shows/", "/plain/", "/async/fails/"}
+
+
 # Where nothing else reads, the shop's own page for what is not found shows the message, and a redirect takes its place.
 @pytest.mark.parametrize(
     ("site_is", "path"),
-    [(each, path) for each in SITES for path in PAGES if path != "/shows" or each == "reads early and answers"],
+    [
+        pytest.param(each, path, marks=[] if each == "usual" or path in FIRST | {"/shows"} else pytest.mark.slow)
+        for each in SITES
+        for path in PAGES
+        if path != "/shows" or each == "reads early and answers"
+    ],
 )
 def test_whatever_the_first_request_is_the_message_is_shown_exactly_once(
     site, alice, between_our_middleware_and_that_of_messages, site_is: str, path: str

@@ -139,7 +139,7 @@ def test_what_is_too_much_is_evicted(told, redis, new_session, settings, partiti
     assert notice_of(session).reason == "evicted"
 
 
-@pytest.mark.parametrize(("count", "size"), [(1000, 1), (7, 400_000)], ids=["many", "large"])
+@pytest.mark.parametrize(("count", "size"), [(600, 1), (7, 400_000)], ids=["many", "large"])
 @pytest.mark.usefixtures("partitions")
 def test_every_end_of_those_that_take_several_calls_is_told(told, new_session, count: int, size: int) -> None:
     sids = [new_session(f"user {number % 50}", text=text_of(size)).sid for number in range(count)]
@@ -150,7 +150,7 @@ def test_every_end_of_those_that_take_several_calls_is_told(told, new_session, c
 @pytest.mark.usefixtures("partitions")
 def test_of_two_cleaners_at_once_one_tells_each_end(told, redis, new_session) -> None:
     # Due only when all are there: each create would clean up others.
-    sids = [new_session(f"user {number % 9}").sid for number in range(500)]
+    sids = [new_session(f"user {number % 9}").sid for number in range(150)]
     make_due(redis, *sids)
     both = threading.Barrier(2)
 

@@ -274,7 +274,7 @@ def spellings(found: bytes) -> set[str]:
 
 
 @pytest.fixture
-def secrets(visitor, partitions: int, alice, redis) -> set[str]:
+def secrets(visitor, alice, redis) -> set[str]:
     """Fill the store with a session of every kind, and return all session keys there were."""
     keys = []
     for ending in ("", "sign out", "kick", "expire", "rotate"):

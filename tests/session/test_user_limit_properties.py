@@ -204,5 +204,7 @@ class Limited(RuleBasedStateMachine):
         self.gone.append(one.key)
 
 
+# Where there are four, a guest who signs in may move to another.
+@pytest.mark.parametrize("partitions", [4, pytest.param(1, marks=pytest.mark.slow)], indirect=True)
 def test_those_are_left_whom_the_model_leaves(redis, partitions: int, users_in_no_table) -> None:
     run_machine(Limited, redis)

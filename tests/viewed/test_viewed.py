@@ -142,7 +142,7 @@ def test_views_of_thousands_of_items_are_reset_in_batches_and_of_all_at_once(red
     assert items(session) == ["lamp"]
 
 
-@pytest.mark.parametrize("number", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [500, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_views_of_any_number_of_items_stay_bounded(redis, new_session, settings, number: int) -> None:
     settings.REDSESS = {**settings.REDSESS, "VIEWED_LIMIT": 100}
     session = new_session()
