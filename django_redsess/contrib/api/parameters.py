@@ -46,10 +46,10 @@ class Parameters:
 
     def text(self, name: str, longest: int = TEXT_MAX) -> str:
         """Return the text ``name`` without blanks around it, ``""`` if it is not given."""
-        value = self._given.get(name, [""])[0].strip()
+        value = self._given.get(name, [""])[0]
         if len(value) > longest:
             raise unprocessable(name, f"at most {longest} characters")
-        return value
+        return value.strip()
 
     def texts(self, name: str, most: int) -> list[str]:
         """Return the texts of a parameter that may be given ``most`` times."""
@@ -133,10 +133,9 @@ class Body:
 
 
 def message_of(text: str) -> str:
-    try:
-        return notice.check(text)
-    except ValueError:
-        raise unprocessable("message", f"at most {MESSAGE_MAX} characters") from None
+    if len(text) > MESSAGE_MAX:
+        raise unprocessable("message", f"at most {MESSAGE_MAX} characters")
+    return notice.clean(text)
 
 
 def _is_storable(text: str) -> bool:

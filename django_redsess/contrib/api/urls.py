@@ -1,9 +1,19 @@
 """The URLs of the JSON API: ``path("api/", include("django_redsess.contrib.api.urls"))``. Public."""
 
 from django.apps import apps
-from django.urls import path, re_path
+from django.urls import path, re_path, register_converter
+from django.urls.converters import PathConverter
 
 from django_redsess.contrib.api import endpoints, openapi, own
+
+
+class UserIdConverter(PathConverter):
+    """Any text: a user's primary key may have slashes, and line breaks, which Django's ``path`` does not take."""
+
+    regex = "(?s:.+)"
+
+
+register_converter(UserIdConverter, "redsess_user_id")
 
 app_name = "django_redsess_api"
 urlpatterns = [
@@ -22,8 +32,8 @@ if apps.is_installed("django.contrib.admin"):
         path("v1/sessions", administration.sessions, name="sessions"),
         path("v1/sessions/end", administration.ends, name="end"),
         path("v1/sessions/<str:sid>", administration.session, name="session"),
-        path("v1/users/<path:user_id>/sessions", administration.user_sessions, name="user-sessions"),
-        path("v1/users/<path:user_id>/block", administration.user_block, name="user-block"),
+        path("v1/users/<redsess_user_id:user_id>/sessions", administration.user_sessions, name="user-sessions"),
+        path("v1/users/<redsess_user_id:user_id>/block", administration.user_block, name="user-block"),
         path("v1/counts", administration.counts, name="counts"),
     ]
     if apps.is_installed("django_redsess.contrib.history"):

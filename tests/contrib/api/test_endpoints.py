@@ -46,7 +46,7 @@ def paths(client: Client, user: User) -> dict[str, set[str]]:
 def test_every_url_is_tested_here() -> None:
     # The description is open to all: see test_openapi.py. The last pattern has no name.
     own = [str(each.pattern) for each in urls.urlpatterns if each.name not in ("page", "openapi", None)]
-    assert [each.replace("<str:sid>", "{sid}").replace("<path:user_id>", "{user}") for each in own] == [
+    assert [each.replace("<str:sid>", "{sid}").replace("<redsess_user_id:user_id>", "{user}") for each in own] == [
         f"v1/{path}" for path in ALL
     ]
 
@@ -164,6 +164,7 @@ def test_a_bad_body_says_what_is_wrong(here, content, kind, expected) -> None:
         {"guests": "only", "user": "1"},
         {"user": ""},
         {"q": "x" * 201},
+        {"q": "x" * 200 + " "},
         {"q": "\0"},
         {"staff": "1"},
     ],
