@@ -34,11 +34,11 @@ from django_redsess.checks.settings import problem
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.transport import attempts, connections, exchange, packing, scripts
+from django_redsess.transport.clock import Clock
 from django_redsess.transport.cluster_map import Cluster, named
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import message_of
 from django_redsess.transport.packing import command
-from django_redsess.transport.pools import Clock
 
 FACTORY = "'CONNECTION_FACTORY': 'django_redsess.cluster.ClusterConnectionFactory'"
 

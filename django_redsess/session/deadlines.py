@@ -10,13 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from django_redsess.conf import conf
-from django_redsess.session.record import Record
+from django_redsess.session.record import ROUNDED_UP, Record
 
 SLACK_MAX = 3_600_000
 """The longest slack of a deadline, in milliseconds: an hour."""
-
-ROUNDED_UP = 999
-"""A record's deadline is rounded up to whole seconds, by this many milliseconds at most."""
 
 
 class Expiry(NamedTuple):

@@ -178,7 +178,8 @@ def change(
     ``revision`` is that of ``record``. ``entry`` is the new one in the index of addresses, if the address has changed.
     """
     space = keyspace()
-    partition, _, _, changing = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    commands = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    partition, changing = commands.partition, commands.change
     at = b"%d" % due if due else b""
     if entry is None:
         packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)

@@ -15,9 +15,9 @@ from django.utils.encoding import force_str
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.record import REVISION_SIZE, has_user
+from django_redsess.session.record import REVISION_SIZE, ROUNDED_UP, django_times, has_user
 from django_redsess.signals import Reason
-from django_redsess.transport import packing, scripts
+from django_redsess.transport import attempts, packing, scripts, steps
 from django_redsess.transport.compatibility import agree
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, is_sid, keyspace
@@ -30,6 +30,8 @@ NOBODY = b"-" * 20
 
 TIME_MAX = 2.0**52
 """Milliseconds. This is later than any real time, and scores are exact up to here."""
+
+TIME = packing.command("TIME")
 
 
 class Touch(StrEnum):
@@ -70,36 +72,74 @@ def seen_at(now: int) -> int:
     """
     Return the last-seen time that a touch at the server's time ``now`` writes, in milliseconds.
 
-    It is rounded down to ``TOUCH_INTERVAL``. So a second touch in the same interval changes nothing, and no process has
-    to remember which sessions it has touched.
+    It is rounded down to ``TOUCH_INTERVAL``. So a second touch in the same interval changes nothing, whichever process
+    makes it.
     """
     return now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
 
 
-def read(sid: str, touch: Touch = Touch.NOTHING) -> Commands[Loaded]:
-    """Read the record and the deadline of ``sid``, and touch the session as ``touch`` says."""
+def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
+    """
+    Read the record and the deadline of ``sid``, and touch the session as ``touch`` says. Ask for what is not known.
+
+    The server's time is asked for once a second. A session that this process has touched in the present
+    ``TOUCH_INTERVAL`` is not touched again. If no time-out moves deadlines, its deadline is not asked for, either: see
+    :func:`least_deadline`.
+    """
     space, name = keyspace(), sid.encode()
-    partition, reading, touching, _ = templates(space.prefix, space.count)[
-        space.number_of(sid) if space.count > 1 else 0
-    ]
-
-    def loaded(replies: list[Any]) -> Loaded:
-        record, score, time = replies[:3]
-        now = server_of(partition).clock.learn(time)
-        # A foreign client may have written any score.
-        due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
-        if record is None or due > now:
-            return Loaded(sid, record if due else None, due if record else 0, now)
+    commands = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
+    partition = commands.partition
+    tag, server = partition.tag, server_of(partition)
+    if tag not in server.agreed:
+        yield from agree([partition])
+    fresh, touching = server.clock.fresh(), b""
+    if touch is not Touch.NOTHING:
+        seen = seen_at(fresh or server.clock.now() or (yield from steps.now(partition)))
+        touched = server.touched.get(tag + sid, seen)
+        if touched is None:
+            touching = commands.touch % (seen, name, seen, name)
+        elif fresh and not (conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT):
+            [record] = yield from attempts.fetch(server, tag, "read", commands.record % name, 1)
+            due = 0 if record is None else least_deadline(record, touched)
+            if record is None or due > fresh:
+                return Loaded(sid, record, due, fresh)
+    packed, needed = (commands.record + commands.deadline) % (name, name), 2
+    if not fresh:
+        packed, needed = packed + TIME, 3
+    record, score, *others = yield from attempts.fetch(
+        server, tag, "read", packed + touching, needed + 2 if touching else needed, needed
+    )
+    now = fresh or server_of(partition).clock.learn(others[0])
+    # A foreign client may have written any score.
+    due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
+    if record is None:
+        return Loaded(sid, None, 0, now)
+    if due <= now and fresh:
+        # Before it counts as over, the server that has it is asked.
+        now = yield from time(partition)
+    if due <= now:
         return Loaded(sid, None, due if has_user(record) else 0, now)
+    # A server that is full refuses to write.
+    if touching and type(others[-1]) is type(others[-2]) is int:
+        server.touched.add(tag + sid, seen, (due, *django_times(record)))
+    return Loaded(sid, record, due, now)
 
-    if touch is Touch.NOTHING:
-        return Commands(partition, "read", reading % (name, name), 3, loaded, 3)
 
-    def packed(now: int) -> bytes:
-        seen = seen_at(now)
-        return (reading + touching) % (name, name, seen, name, seen, name)
+def least_deadline(record: bytes, touched: tuple[int, int, int]) -> int:
+    """
+    Return the deadline of a session if no time-out moves it, or a time before it, in milliseconds. 0 if unknown.
 
-    return Commands(partition, "read", packed, 5, loaded, 3)
+    ``touched`` is what was known of the session when it was touched: its deadline, and Django's deadline and age in its
+    record then. The deadline is not before Django's deadline in the present ``record``, unless a time-out that was
+    removed from the settings had moved it. It may be later by the slack.
+    """
+    due, seconds_then, age_then = touched
+    if due < seconds_then * 1000 - ROUNDED_UP:
+        return 0
+    seconds, age = django_times(record)
+    own = seconds * 1000 - ROUNDED_UP
+    # A save may have set an earlier one since.
+    return max(due, own) if age == age_then and seconds >= seconds_then else own
 
 
 def note_of(sid: str) -> Steps[str]:
@@ -121,7 +161,9 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
         return [""] * len(names)
     if agreed == 0:
         # All data have gone. A process with other settings must not be the first to write.
-        server_of(partition).agreed.discard(partition.tag)
+        server = server_of(partition)
+        server.agreed.discard(partition.tag)
+        server.forget_reads()
         yield from agree([partition])
     return [text.decode(errors="replace") if text else "" for text in texts]
 
@@ -129,7 +171,7 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
 def time(partition: Partition | None = None) -> Commands[int]:
     """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
     asked = partition or keyspace().partitions[0]
-    return Commands(asked, "time", packing.command("TIME"), 1, lambda replies: server_of(asked).clock.learn(replies[0]))
+    return Commands(asked, "time", TIME, 1, lambda replies: server_of(asked).clock.learn(replies[0]))
 
 
 def probe() -> Steps[None]:
@@ -144,9 +186,9 @@ def probe() -> Steps[None]:
     wanted = [name for name in scripts.commands_of(scripts.CHANGE, scripts.ADD) if name != "HINCRBY"]
 
     def commands(number: int, at: int) -> bytes:
-        partition, reading, touching, _ = templates(space.prefix, space.count)[number]
-        args = asking.arguments(commands=wanted, names=[partition.login])
-        asked = (reading + touching) % (NOBODY, NOBODY, at, NOBODY, at, NOBODY)
+        of = templates(space.prefix, space.count)[number]
+        args = asking.arguments(commands=wanted, names=[of.partition.login])
+        asked = (of.record + of.deadline) % (NOBODY, NOBODY) + TIME + of.touch % (at, NOBODY, at, NOBODY)
         return asked + packing.script_call(asking, (), args)
 
     for *_, (refused, _) in (yield from ask_each("ready", space.partitions, commands, 6, script=asking)):
@@ -154,24 +196,39 @@ def probe() -> Steps[None]:
             raise forbidden(map(force_str, refused))
 
 
+class Templates(NamedTuple):
+    """
+    The packed commands for a session in ``partition``, with placeholders for the variable parts.
+
+    They read its ``record`` and its ``deadline``, ``touch`` it, and ``change`` its record.
+    """
+
+    partition: Partition
+    record: bytes
+    deadline: bytes
+    touch: bytes
+    change: bytes
+
+
 @lru_cache(maxsize=PREFIXES_KEPT)
-def templates(prefix: str, count: int) -> list[tuple[Partition, bytes, bytes, bytes]]:
-    # Each partition, with the packed commands that read a session, touch it, and change its record. Placeholders stand
-    # for the variable parts. A session is in one of the two lists: XX leaves the other list unchanged.
+def templates(prefix: str, count: int) -> list[Templates]:
+    """Return the commands for each partition."""
     sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
 
     def packed(count: int, *command: str) -> bytes:
         return b"*%d%b" % (count, packing.command(*command)[2:].replace(b"%", b"%%"))
 
     def touch(name: str) -> bytes:
+        # A session is in one of two lists. XX leaves the other one unchanged.
         return packed(6, "ZADD", name, "XX", "GT") + time + sid
 
     return [
-        (
-            each,
-            packed(3, "HGET", each.login) + sid + packed(3, "ZSCORE", each.expire) + sid + packed(1, "TIME"),
-            touch(each.recent) + touch(each.guests),
-            packed(9, "EVALSHA", scripts.CHANGE.digest, "2", each.login, each.expire)
+        Templates(
+            partition=each,
+            record=packed(3, "HGET", each.login) + sid,
+            deadline=packed(3, "ZSCORE", each.expire) + sid,
+            touch=touch(each.recent) + touch(each.guests),
+            change=packed(9, "EVALSHA", scripts.CHANGE.digest, "2", each.login, each.expire)
             + sid
             + b"$%d\r\n%%b\r\n" % REVISION_SIZE
             + any_length

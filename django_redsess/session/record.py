@@ -59,6 +59,9 @@ USER_ID_MAX = 255
 DEADLINE_MAX, AGE_MAX = 2**40 - 1, 2**32 - 1
 """In seconds. The longest age is 136 years."""
 
+ROUNDED_UP = 999
+"""Django's deadline is rounded up to whole seconds, by this many milliseconds at most."""
+
 _BYTES = [bytes([number]) for number in range(256)]
 
 logger = logging.getLogger("django.security.SuspiciousSession")

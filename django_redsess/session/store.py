@@ -23,7 +23,7 @@ from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Ending, Outcome
 from django_redsess.session.reading import Loaded
-from django_redsess.session.record import log_unusable, named, unpack, user_of
+from django_redsess.session.record import ROUNDED_UP, log_unusable, named, unpack, user_of
 from django_redsess.session.saving import SaveAttempts, change_of
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
@@ -224,7 +224,7 @@ class SessionStore(SessionState):
             # As Known() does, in half the time.
             self.known = tuple.__new__(Known, (record, record.revision, due, False))
             # By default, only a time-out that was removed from the settings can have left an earlier deadline.
-            if due < record.deadline_seconds * 1000 - deadlines.ROUNDED_UP or (
+            if due < record.deadline_seconds * 1000 - ROUNDED_UP or (
                 conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT
             ):
                 active = self.visit is not None and not self.visit.passive

@@ -73,6 +73,7 @@ class _Attempts:
 
         The result is False if the failed attempt has certainly done nothing.
         """
+        self.to.forget_reads()
         cluster = self.to.cluster
         if cluster is not None:
             if (yield from self._redirected(cluster, error)):
@@ -181,7 +182,7 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
             except NoScriptError:
                 # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before
                 # have been run already. What was agreed on may have gone with its data.
-                attempts.to.agreed.clear()
+                attempts.to.forget()
                 by_digest, first_commands, reply_count = False, b"", 0
             except RedisError as error:
                 if (yield from attempts.failed(error)):
@@ -225,7 +226,7 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
             except NoScriptError:
                 if script is None:
                     raise
-                to.agreed.clear()
+                to.forget()
                 packed = packing.with_text(packed, script)
             except RedisError as error:
                 attempts = attempts or _Attempts(tag, name, began)

@@ -18,8 +18,10 @@ from redis.utils import str_if_bytes
 
 from django_redsess import forks
 from django_redsess.clock import monotonic
+from django_redsess.transport.clock import Clock
 from django_redsess.transport.outages import Outages, words_of
-from django_redsess.transport.pools import Clock, Pool, own
+from django_redsess.transport.pools import Pool, own
+from django_redsess.transport.touched import Touched
 
 Address = tuple[str, int]
 """Host and port."""
@@ -139,10 +141,10 @@ class Cluster:
         """Raise NotImplementedError. Only the cache would ask for a connection to no certain node."""
         raise NotImplementedError("The connections of this alias are for sessions only.")
 
-    def forget_agreed(self) -> None:
-        """Have all that must be agreed on asked again."""
+    def forget(self) -> None:
+        """Have all asked again that was learned from the nodes."""
         for pool in list(self._pools.values()):
-            pool.forget_agreed()
+            pool.forget()
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         """Close the connections to all nodes."""
@@ -232,10 +234,16 @@ class _UnknownNode:
     """Stands for the pool of a node that is not known."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster, self.clock, self.outages = cluster, Clock(), Outages()
+        self.cluster, self.clock, self.outages, self.touched = cluster, Clock(), Outages(), Touched()
         self.agreed = set[str]()
         self.connection_kwargs, self.is_behind_sentinel, self.address = dict[str, Any](), False, None
         self.why = ""
+
+    def forget(self) -> None:
+        pass
+
+    def forget_reads(self) -> None:
+        pass
 
     def take(self) -> Any:
         raise RedisConnectionError(f"No node of the cluster is known to serve them{self.why}.")

@@ -73,7 +73,7 @@ def agree(partitions: Sequence[Partition]) -> Sends[None]:
 
 def forget() -> None:
     """Go on as a process that has asked nothing yet."""
-    pool().forget_agreed()
+    pool().forget()
 
 
 def take_new_secret_key() -> Sends[None]:

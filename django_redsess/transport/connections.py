@@ -86,7 +86,7 @@ def _forget_pool(*, setting: str, **kwargs: Any) -> None:
         _pool = None
         _POOLS.clear()
     elif _pool is not None and setting == "REDSESS":
-        _pool.forget_agreed()
+        _pool.forget()
 
 
 setting_changed.connect(_forget_pool)

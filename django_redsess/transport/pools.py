@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from os import getpid
@@ -32,42 +32,14 @@ from redis.sentinel import SentinelConnectionPool
 from django_redsess import forks
 from django_redsess.clock import monotonic
 from django_redsess.transport import exchange
+from django_redsess.transport.clock import Clock
 from django_redsess.transport.outages import UNREACHABLE, Outages
+from django_redsess.transport.touched import Touched
 
 try:
     from redis.maint_notifications import MaintNotificationsConfig
 except ImportError:  # Before redis-py 6.4.
     MaintNotificationsConfig: Any = None  # type: ignore[no-redef]
-
-
-class Clock:
-    """
-    The clock of a server: its last reply to ``TIME``, carried on by the monotonic clock of this process.
-
-    The wall clock of this process is never used. Any thread may use an instance, since its state is one number.
-    """
-
-    moved_ms = 0
-    """By how much a test has moved the clocks of all servers ahead: see :mod:`django_redsess.testing`."""
-
-    def __init__(self) -> None:
-        self._ahead: float | None = None
-
-    def learn(self, time_reply: Sequence[bytes | int]) -> int:
-        """Take a reply to ``TIME`` that has just come, and return it in milliseconds."""
-        seconds, microseconds = time_reply
-        milliseconds = int(seconds) * 1000 + int(microseconds) / 1000
-        self._ahead = milliseconds - monotonic() * 1000
-        return int(milliseconds) + self.moved_ms
-
-    def learn_from_script(self, milliseconds: int) -> None:
-        """Take the time of a script that has just replied: see ``now`` in ``lua/common.lua``."""
-        self._ahead = milliseconds - self.moved_ms - monotonic() * 1000
-
-    def now(self) -> int | None:
-        """Return the server's time in milliseconds; None before the first reply."""
-        ahead = self._ahead
-        return None if ahead is None else int(ahead + monotonic() * 1000) + self.moved_ms
 
 
 CLUSTER = (b"cluster", "cluster")
@@ -427,14 +399,15 @@ class Pool(PooledConnections):
     """
     The connections to one server, for threads and greenlets.
 
-    ``clock`` is the clock of the server, ``outages`` what is known of its outages. ``agreed`` are the tags of the
-    partitions that suit this process. ``cluster`` is None for the only server. ``address`` is what observers are told.
+    ``clock`` is the clock of the server, ``outages`` what is known of its outages, ``touched`` the sessions that this
+    process has touched there. ``agreed`` are the tags of the partitions that suit this process. ``cluster`` is None for
+    the only server. ``address`` is what observers are told.
     """
 
     def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
         super().__init__(make_source, max_connections, wait_seconds)
         forks.begins_anew(self)
-        self.clock, self.outages, self.cluster = Clock(), Outages(), None
+        self.clock, self.outages, self.touched, self.cluster = Clock(), Outages(), Touched(), None
         self.agreed: set[str] = set()
         self.address: tuple[str, int | None, int, str] | None = None
         self._is_told = False
@@ -461,9 +434,15 @@ class Pool(PooledConnections):
         """Return the pool of one of the servers, without connecting. All have the same options."""
         return self
 
-    def forget_agreed(self) -> None:
-        """Have all that must be agreed on asked again."""
+    def forget(self) -> None:
+        """Have all asked again that was learned from the server: what is agreed on, its time, and what is touched."""
         self.agreed.clear()
+        self.forget_reads()
+
+    def forget_reads(self) -> None:
+        """Have the next read of each session ask for all: the server, or what it holds, may be another now."""
+        self.clock.grow_old()
+        self.touched.forget()
 
     def alone(self, **options: Any) -> Any:
         """Return a connection that is not of the pool, and is not open yet. It repeats nothing by itself."""

@@ -278,14 +278,14 @@ class Commands(Step[T]):
     """
     Plain commands in one round trip to the server of ``partition``: ``read`` makes a result of their replies.
 
-    ``packed`` are the commands, or makes them from the server's time. ``replies`` is how many replies there are; an
-    error among the first ``needed`` is raised. ``name`` stands for what is asked, where it meets an outage. One of the
+    ``packed`` are the commands. ``replies`` is how many replies there are; an error among the first ``needed`` is
+    raised. ``name`` stands for what is asked, where it meets an outage. One of the
     commands may run ``script``, which declares all its keys. Raises what :class:`Call` raises.
     """
 
     partition: Partition
     name: str
-    packed: bytes | Callable[[int], bytes]
+    packed: bytes
     replies: int
     read: Callable[[list[Any]], T]
     needed: int = 1
@@ -295,10 +295,7 @@ class Commands(Step[T]):
         tag, server = self.partition.tag, server_of(self.partition)
         if tag not in server.agreed:
             yield from compatibility.agree([self.partition])
-        packed = self.packed
-        if not isinstance(packed, bytes):
-            packed = packed(server.clock.now() or (yield from now(self.partition)))
-        replies = yield from attempts.fetch(server, tag, self.name, packed, self.replies, self.needed, self.script)
+        replies = yield from attempts.fetch(server, tag, self.name, self.packed, self.replies, self.needed, self.script)
         return self.read(replies)
 
 

@@ -53,7 +53,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     keys, args = viewing_keys(partition, item), scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
     if touch is Touch.NOTHING:
         return Call(partition, scripts.RECORD_VIEW, keys, args, _noted)
-    _, _, touching, _ = templates(space.prefix, space.count)[space.number_of(sid)]
+    touching = templates(space.prefix, space.count)[space.number_of(sid)].touch
     name = sid.encode()
 
     def touches(now: int) -> bytes:

@@ -19,7 +19,7 @@ from tests.helpers.clusters import HalfMoved, cluster_caches
 from tests.helpers.every_operation import request
 from tests.helpers.oracle import disagreements
 from tests.helpers.slot_operations import OPERATIONS, World, reads_of
-from tests.helpers.store import attempts, faults, have_partitions, keyspace, operations, reading, scripts, stored
+from tests.helpers.store import attempts, drive, faults, have_partitions, keyspace, operations, reading, scripts, stored
 
 pytestmark = pytest.mark.both_servers
 
@@ -129,9 +129,9 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes, settings) -> None:
         assert request(session.session_key or "", {})["data"]["colour"] == "blue"
     assert slot.content() == before
     slot.end()
-    due = reading.read(world.user.sid or "").run().due
+    due = drive(reading.read(world.user.sid or "")).due
     request(world.user.session_key or "", {})
-    assert reading.read(world.user.sid or "").run().due < due
+    assert drive(reading.read(world.user.sid or "")).due < due
 
 
 @pytest.mark.parametrize("moving", ["here", "home", "here, but later"])

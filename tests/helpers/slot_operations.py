@@ -292,11 +292,11 @@ def flush_user(world: World) -> Work:
 
 @operation
 def prolong(world: World) -> Work:
-    loaded = reading.read(world.user.sid or "").run()
+    loaded = drive(reading.read(world.user.sid or ""))
     later = loaded.due + 60_000
     operations.prolong(loaded, later).run()
     yield
-    assert reading.read(world.user.sid or "").run().due == later
+    assert drive(reading.read(world.user.sid or "")).due == later
 
 
 def _no_views() -> bool:
@@ -337,7 +337,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "receive": (
         lambda world: drive(transfer._receive({world.coming: _found(world)}, {})),
-        lambda world: revision_of(reading.read(world.coming).run().record or b"") == marks.COPIED,
+        lambda world: revision_of(drive(reading.read(world.coming)).record or b"") == marks.COPIED,
     ),
     "depart": (
         lambda world: drive(

@@ -165,6 +165,8 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
         deadline_seconds=record.deadline_seconds - seconds, login_ms=max(0, record.login_ms - seconds * 1000)
     )
     _put_in_place(client, sid, older)
+    # As if this process had not seen it for so long.
+    server_of(partition).forget_reads()
     if record.user_id:
         client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
 

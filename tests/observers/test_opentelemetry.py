@@ -44,7 +44,7 @@ def test_a_span_says_what_was_done_and_where(traces: Traces, server, new_session
         "db.system.name": "redis",
         "db.query.summary": "redsess read",
         "db.operation.name": "PIPELINE",
-        "db.operation.batch.size": 3,
+        "db.operation.batch.size": 2,
         "db.namespace": "0",
         "server.address": "127.0.0.1",
         "server.port": server.port,

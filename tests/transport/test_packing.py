@@ -3,7 +3,7 @@
 import pytest
 
 from django_redsess.transport import packing, scripts
-from django_redsess.transport.pools import Clock
+from django_redsess.transport.clock import Clock
 
 pytestmark = pytest.mark.unit
 

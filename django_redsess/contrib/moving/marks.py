@@ -14,7 +14,6 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Iterable, Sequence
-from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from django_redsess.session.address_index import score_of_new
 from django_redsess.session.elsewhere import EndedBefore, Watched
 from django_redsess.session.reading import texts_of
 from django_redsess.session.record import Record, pack, with_revision
-from django_redsess.transport import packing, scripts
+from django_redsess.transport import packing, scripts, steps
 from django_redsess.transport.keys import Partition, bucket_of, key_in_bucket, keyspace
 from django_redsess.transport.partitions import ask_each, together
 from django_redsess.transport.steps import Call, Commands, EndedSessions, Steps
@@ -54,13 +53,12 @@ def left_of(sid: str) -> Steps[Gone]:
     return Gone(note, mark.partition(" ")[0])
 
 
-def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Commands[bool]:
+def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Steps[bool]:
     """Mark the session ``sid``, unless it is marked. True if it was not. ``deadline`` is that in the other store."""
-
-    def is_set(replies: list[Any]) -> bool:
-        return replies[0] is not None
-
-    return Commands(keyspace().of_sid(sid), "mark", partial(marking, sid, deadline, mark), 1, is_set)
+    partition = keyspace().of_sid(sid)
+    packed = marking(sid, deadline, mark, (yield from steps.now(partition)))
+    [reply] = yield from Commands(partition, "mark", packed, 1, list)
+    return reply is not None
 
 
 def set_marks(entries: Sequence[tuple[str, int | None, str]]) -> Steps[list[bool]]:

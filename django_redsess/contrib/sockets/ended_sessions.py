@@ -168,7 +168,7 @@ async def _opened(session: Any) -> WatchedSession:
         # Not in the text of the error: it may be a session key.
         if not is_sid(sid):
             raise ValueError("ends() takes a session or a sid, and this text is no sid.")
-    loaded = await reading.read(sid).arun()
+    loaded = await adrive(reading.read(sid))
     if loaded.record is None:
         watched = WatchedSession(sid, "")
         note = await adrive(reading.note_of(sid))
