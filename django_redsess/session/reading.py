@@ -83,8 +83,8 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     Read the record and the deadline of ``sid``, and touch the session as ``touch`` says. Ask for what is not known.
 
     The server's time is asked for once a second. A session that this process has touched in the present
-    ``TOUCH_INTERVAL`` is not touched again. If no time-out moves deadlines, its deadline is not asked for, either: see
-    :func:`least_deadline`.
+    ``TOUCH_INTERVAL`` is not touched again. If no time-out moves deadlines, its deadline is not asked for, either, as
+    long as that of its record is ahead.
     """
     space, name = keyspace(), sid.encode()
     commands = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
@@ -95,12 +95,12 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     fresh, touching = server.clock.fresh(), b""
     if touch is not Touch.NOTHING:
         seen = seen_at(fresh or server.clock.now() or (yield from steps.now(partition)))
-        touched = server.touched.get(tag + sid, seen)
-        if touched is None:
+        deadline_in_record = server.touched.get(tag + sid, seen)
+        if deadline_in_record is None:
             touching = commands.touch % (seen, name, seen, name)
-        elif fresh and not (conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT):
+        elif deadline_in_record and fresh and not (conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT):
             [record] = yield from attempts.fetch(server, tag, "read", commands.record % name, 1)
-            due = 0 if record is None else least_deadline(record, touched)
+            due = 0 if record is None else least_deadline(record)
             if record is None or due > fresh:
                 return Loaded(sid, record, due, fresh)
     packed, needed = (commands.record + commands.deadline) % (name, name), 2
@@ -121,25 +121,19 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
         return Loaded(sid, None, due if has_user(record) else 0, now)
     # A server that is full refuses to write.
     if touching and type(others[-1]) is type(others[-2]) is int:
-        server.touched.add(tag + sid, seen, (due, *django_times(record)))
+        # A time-out that was removed from the settings may have left an earlier deadline.
+        server.touched.add(tag + sid, seen, due >= least_deadline(record))
     return Loaded(sid, record, due, now)
 
 
-def least_deadline(record: bytes, touched: tuple[int, int, int]) -> int:
+def least_deadline(record: bytes) -> int:
     """
-    Return the deadline of a session if no time-out moves it, or a time before it, in milliseconds. 0 if unknown.
+    Return the deadline that ``record`` tells, in milliseconds.
 
-    ``touched`` is what was known of the session when it was touched: its deadline, and Django's deadline and age in its
-    record then. The deadline is not before Django's deadline in the present ``record``, unless a time-out that was
-    removed from the settings had moved it. It may be later by the slack.
+    If no time-out moves deadlines, that of the session is not before it. It may be later by the slack.
     """
-    due, seconds_then, age_then = touched
-    if due < seconds_then * 1000 - ROUNDED_UP:
-        return 0
-    seconds, age = django_times(record)
-    own = seconds * 1000 - ROUNDED_UP
-    # A save may have set an earlier one since.
-    return max(due, own) if age == age_then and seconds >= seconds_then else own
+    seconds, _ = django_times(record)
+    return seconds * 1000 - ROUNDED_UP
 
 
 def note_of(sid: str) -> Steps[str]:

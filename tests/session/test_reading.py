@@ -1,19 +1,25 @@
-"""What a read leaves behind: that the session was seen, once an interval, and a deadline where that is to move."""
+"""What a read asks for, and what it leaves: that the session was seen, and a deadline where that is to move."""
 
 import itertools
+import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis as redis_py
+from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import reading
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
 from testproject import servers
-from tests.helpers.outages import caches, full, without_disk, without_replicas
+from tests.helpers.outages import caches, frozen, full, without_disk, without_replicas
 from tests.helpers.store import make_older, make_seen
 from tests.session.visits import due, left, now, opened
 
@@ -94,6 +100,157 @@ def test_a_touch_adds_nothing_to_a_list(redis, settings, new_session, changes) -
     opened("k" * 32)
     assert changes() == 0
     assert seen(redis, session) == {}
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("limits", [{}, {"IDLE_TIMEOUT": 600}, {"SLIDING": True}, {"ABSOLUTE_TIMEOUT": 600}])
+def test_a_read_asks_only_for_what_this_process_does_not_know(
+    settings, new_session, commands, limits: dict[str, Any]
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": DAYS, **limits}
+    session = new_session("7")
+
+    def asked(passive: bool = False) -> dict[str, int]:
+        commands()
+        opened(session, passive=passive)
+        names = ("hget", "zscore", "zadd", "time")
+        return {name: count for name, count in commands().items() if name in names}
+
+    record, deadline = {"hget": 1}, {"zscore": 1} if limits else {}
+    # The session has just been saved, and the reply told the time.
+    assert asked() == {**record, "zscore": 1, "zadd": 2}
+    assert [asked(passive) for passive in (False, True)] == 2 * [{**record, **deadline}]
+    SessionStore(session.session_key).load()
+    server_of(keyspace().of_sid(str(session.sid))).clock.grow_old()
+    assert asked() == {**record, "zscore": 1, "time": 1}
+    assert asked() == {**record, **deadline}
+    forget = server_of(keyspace().of_sid(str(session.sid))).forget_reads
+    forget()
+    assert asked() == {**record, "zscore": 1, "zadd": 2, "time": 1}
+
+
+def test_a_session_of_another_prefix_is_another_session(redis, settings, new_session) -> None:
+    prefix = "redsess"
+    settings.REDSESS = {"PREFIX": lambda: prefix, "TOUCH_INTERVAL": DAYS}
+    session = new_session("7", colour="blue")
+    opened(session)
+    prefix = "another"
+    there = SessionStore(session.session_key)
+    there._get_session(no_load=True)["colour"] = "red"
+    there.save(must_create=True)
+    make_seen(redis, str(session.sid), 1000)
+    assert opened(session)["colour"] == "red"
+    assert min(seen(redis, session).values()) > 1000
+    there.delete()
+    prefix = "redsess"
+    assert opened(session)["colour"] == "blue"
+    redis.flushall()
+
+
+@pytest.mark.parametrize("how", ["expiry", "date", "end", "flush", "rotation"])
+def test_what_another_process_does_is_known_to_the_next_read(settings, new_session, how: str) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
+    session = new_session("7", colour="blue")
+    assert opened(session)["colour"] == "blue"
+    # As another process: nothing is remembered of a session that no request has opened.
+    other = SessionStore(session.session_key)
+    other["colour"] = "red"
+    if how == "end":
+        online.end(str(session.sid))
+    elif how == "flush":
+        other.flush()
+    elif how == "rotation":
+        other.cycle_key()
+        other.save()
+    else:
+        other.set_expiry(1 if how == "expiry" else timezone.now() + timedelta(seconds=1))
+        other.save()
+        assert opened(session)["colour"] == "red"
+        # Deadlines are rounded up to whole seconds.
+        time.sleep(2.1)
+    assert opened(session).is_empty()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_deadline_that_was_not_asked_for_is_never_taken_for_a_later_one(
+    redis, settings, new_session, seed: int
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
+    settings.SESSION_COOKIE_AGE = 1_000_000
+    rng = random.Random(seed)
+    session = new_session("7")
+    for step in range(60):
+        # One that remembers, and one that does not.
+        found = opened(session) if rng.random() < 0.6 else SessionStore(session.session_key)
+        found["step"] = step
+        match rng.randrange(6):
+            case 0:
+                found.set_expiry(rng.choice([900_000, 1_000_000, 2_000_000]))
+            case 1:
+                found.set_expiry(timezone.now() + timedelta(seconds=rng.choice([5_000, 10_000])))
+            case 2:
+                found.set_expiry(None)
+        assert found.known.due <= due(redis, session), step
+        if rng.random() < 0.7:
+            found.save()
+            # The cookie is told this time.
+            promised = found.get_expiry_date().timestamp()
+            assert due(redis, session) / 1000 >= promised - 1, step
+
+
+def test_a_session_is_over_only_by_the_time_of_the_server_that_has_it(redis, settings, new_session) -> None:
+    session = new_session("7", colour="blue")
+    # As of a node that had the session before, whose clock is wrong.
+    server_of(keyspace().of_sid(str(session.sid))).clock.learn([b"%d" % (now(redis) // 1000 + 30 * DAY), b"0"])
+    assert SessionStore(session.session_key)["colour"] == "blue"
+
+
+def test_a_touch_that_was_refused_is_made_again(own_server, settings, new_session) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
+    settings.CACHES = caches(own_server.url)
+    session = new_session("7", colour="blue")
+    make_seen(own_server.client, str(session.sid), 1000)
+    with full(own_server.client):
+        assert opened(session)["colour"] == "blue"
+    assert seen(own_server.client, session) == {"recent": 1000}
+    opened(session)
+    assert seen(own_server.client, session)["recent"] > 1000
+
+
+@pytest.mark.parametrize("lost", ["scripts", "all data", "settings"])
+def test_after_a_loss_the_next_read_asks_for_all(own_server, settings, new_session, lost: str) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
+    settings.CACHES = caches(own_server.url)
+    session = new_session("7", colour="blue")
+    opened(session)
+    partition, client = keyspace().of_sid(str(session.sid)), own_server.client
+    backup = {name: client.dump(name) for name in client.keys()}
+    if lost == "scripts":
+        client.script_flush()
+        new_session("8")
+    elif lost == "all data":
+        client.flushall()
+        # The restored session could not be read if the note of its loss were missing.
+        assert opened(session).is_empty()
+        for name, value in backup.items():
+            client.restore(name, 0, value, replace=True)
+    else:
+        settings.REDSESS = {"TOUCH_INTERVAL": DAYS, "SLIDING": False}
+    client.zadd(partition.recent, {session.sid: 1000})
+    opened(session)
+    assert client.zscore(partition.recent, session.sid) > 1000
+
+
+def test_after_an_outage_the_next_read_asks_for_all(own_server, settings, new_session) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS}
+    settings.CACHES = caches(own_server.url)
+    session = new_session("7", colour="blue")
+    opened(session)
+    with frozen(own_server), pytest.raises(SessionStoreUnavailable):
+        opened(session)
+    own_server.client.zadd(keyspace().of_sid(str(session.sid)).recent, {session.sid: 1000})
+    opened(session)
+    assert min(seen(own_server.client, session).values()) > 1000
 
 
 @contextmanager

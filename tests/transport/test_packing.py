@@ -1,9 +1,8 @@
-"""How commands are packed, and what a clock knows."""
+"""How commands are packed."""
 
 import pytest
 
 from django_redsess.transport import packing, scripts
-from django_redsess.transport.clock import Clock
 
 pytestmark = pytest.mark.unit
 
@@ -11,10 +10,6 @@ pytestmark = pytest.mark.unit
 def test_a_command_is_packed_as_the_server_reads_it() -> None:
     packed = b"*4\r\n$4\r\nHGET\r\n$2\r\n\r\n\r\n$2\r\n\xc3\xa9\r\n$2\r\n12\r\n"
     assert packing.command("HGET", b"\r\n", "\xe9", 12) == packed
-
-
-def test_a_clock_that_was_never_told_knows_nothing() -> None:
-    assert Clock().now() is None
 
 
 def test_commands_are_taken_apart_as_they_were_put_together() -> None:

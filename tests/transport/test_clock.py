@@ -1,0 +1,27 @@
+"""What a process knows of a server's clock."""
+
+import pytest
+
+from django_redsess.transport import clock
+from django_redsess.transport.clock import Clock
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_clock_that_was_never_told_knows_nothing() -> None:
+    assert (Clock().now(), Clock().fresh()) == (None, None)
+
+
+def test_a_time_is_carried_on_and_is_fresh_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monotonic = 50.0
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic)
+    known = Clock()
+    assert known.learn([b"1000", b"250000"]) == 1_000_250
+    monotonic = 51.0
+    assert (known.fresh(), known.now()) == (1_001_250, 1_001_250)
+    monotonic = 51.1
+    assert (known.fresh(), known.now()) == (None, 1_001_350)
+    known.learn_from_script(2_000_000)
+    assert (known.fresh(), known.now()) == (2_000_000, 2_000_000)
+    known.grow_old()
+    assert (known.fresh(), known.now()) == (None, 2_000_000)
