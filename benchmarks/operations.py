@@ -1,9 +1,10 @@
 """
 The operations that are measured: each does what a request would do, on sessions that were stored before.
 
-A session that is loaded was last seen a minute ago. So our engine touches it, which it does once in ten seconds:
-``load`` measures the slower way of loading. ``reload`` measures the faster one. A session that is changed was saved
-less than an hour ago, so our engine does not move its deadline.
+``load`` loads sessions that were last seen a minute ago, ``reload`` those that this process has just loaded, and
+``load-elsewhere`` those that another process has. Our engine touches a session once in ten seconds, and a process
+remembers which sessions it has touched. A session that is changed was saved less than an hour ago, so our engine does
+not move its deadline.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from django_redsess import online, viewed
 from django_redsess.session.deadlines import SLACK_MAX
 from django_redsess.session.known import Visit
 from django_redsess.session.record import Client
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace, sid_of
 
-OPERATIONS = ("load", "reload", "change", "create", "sign-in", "end", "view")
-"""In the order of tables. ``reload`` loads a session that was loaded just before. ``view`` is for our engine only."""
+OPERATIONS = ("load", "reload", "load-elsewhere", "change", "create", "sign-in", "end", "view")
+"""In the order of tables. ``view`` is for our engine only."""
 
 KNOWN = 1000
 """How many sessions operations use, at most. They lie in the middle of the others, whose keys are not kept."""
@@ -104,6 +106,11 @@ class Side:
     def prepare_reload(self, count: int) -> Run:
         load = self.prepare_load(count)
         load()
+        return load
+
+    def prepare_load_elsewhere(self, count: int) -> Run:
+        load = self.prepare_reload(count)
+        self.forget()
         return load
 
     def prepare_change(self, count: int) -> Run:
@@ -187,6 +194,9 @@ class Side:
     def unseen(self, keys: Iterable[str]) -> None:
         """Set when these sessions were last seen to a minute ago, if the engine stores that."""
 
+    def forget(self) -> None:
+        """Go on as a process that has not loaded any session yet, if the engine remembers them."""
+
     def note_sign_in(self, session: Any) -> None:
         """Tell the session that its user signs in, if the engine needs that."""
 
@@ -255,6 +265,11 @@ class Ours(Side):
                 for name in (names.recent, names.guests):
                     together.zadd(name, {sid: seen}, xx=True)
             together.execute()
+        self.forget()
+
+    def forget(self) -> None:
+        for partition in keyspace().partitions:
+            server_of(partition).forget_reads()
 
     def note_sign_in(self, session: Any) -> None:
         session.signed_in()  # As our receiver of Django's signal does.
