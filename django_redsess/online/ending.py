@@ -257,7 +257,7 @@ def end(
         # What is about to come here must not come behind.
         yield from other.end(named)
     found = list[EndedList]()
-    for store in every_store():
+    for store in (None,) if other is None else other.stores():
         found.append((yield from in_store(store, operations.end, named, ending, follow=follow)))
     confirmed_by, may_return = least(*(some.confirmed_by for some in found)), any(some.may_return for some in found)
     ended = EndedList((each for some in found for each in some), confirmed_by, may_return)

@@ -30,7 +30,7 @@ from django_redsess.transport import attempts, compatibility, exchange
 from django_redsess.transport.attempts import PipelineExtras
 from django_redsess.transport.connections import loop_pool, server_of
 from django_redsess.transport.exchange import Pause, Send
-from django_redsess.transport.keys import Partition, Store, is_sid, using
+from django_redsess.transport.keys import Partition, Store, is_sid, other_store, using
 from django_redsess.transport.packing import Part, command
 from django_redsess.transport.replicas import Confirmation
 from django_redsess.transport.scripts import Script
@@ -180,6 +180,9 @@ def in_store(
     store: Store | None, operation: Callable[P, Steps[T] | Step[T]], *args: P.args, **kwargs: P.kwargs
 ) -> Steps[T]:
     """Take the steps that ``operation`` returns in ``store``, as ``using`` does. Return what they return."""
+    if store is None and other_store() is None:
+        # It is used already. Most sites have no other.
+        return (yield from operation(*args, **kwargs))
     with using(store):
         steps: Steps[T] = iter(operation(*args, **kwargs))
     go_on: Callable[[], Any] = partial(next, steps)
