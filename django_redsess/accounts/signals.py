@@ -58,16 +58,19 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     Receive Django's signal ``user_logged_in``.
 
     It asks whether the user is blocked. If the limit may refuse the sign-in, the session is saved immediately: the
-    script that saves it counts the user's sessions. Raises SignInRefused, ImproperlyConfigured, and the errors of a
-    save. Then nobody is signed in.
+    script that saves it counts the user's sessions, and looks for a block. Raises SignInRefused, ImproperlyConfigured,
+    and the errors of a save. Then nobody is signed in.
     """
     session = session_of(request)
     if session is None:
         return
     try:
-        session.refuse_blocked(online.user_id_of(user))
-        session.signed_in(limit := user_limit.limit_at_sign_in(user))
-        if limit is not None and limit.policy == REFUSE:
+        limit = user_limit.limit_at_sign_in(user)
+        is_saved_now = limit is not None and limit.policy == REFUSE
+        if not is_saved_now:
+            session.refuse_blocked(online.user_id_of(user))
+        session.signed_in(limit)
+        if is_saved_now:
             session.save()
     except Exception as error:
         sign_out_request(request)

@@ -11,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth import SESSION_KEY, alogin, login
 from django.contrib.auth.models import User
+from django.test import override_settings
 from django.utils import timezone
 
 from django_redsess import online
@@ -73,6 +75,12 @@ def without_a_limit(session: SessionStore) -> None:
         by_login(session)
 
 
+def under_a_limit_that_refuses(session: SessionStore) -> None:
+    limits = {"MAX_SESSIONS_PER_USER": 3, "SESSION_LIMIT_POLICY": "refuse"}
+    with override_settings(REDSESS={**settings.REDSESS, **limits}):
+        by_login(session)
+
+
 def signs_in(way: Callable[[SessionStore], None], session: SessionStore, *, is_again: bool) -> None:
     way(session)
     if is_again:
@@ -81,7 +89,7 @@ def signs_in(way: Callable[[SessionStore], None], session: SessionStore, *, is_a
     session.save()
 
 
-WAYS = [by_login, by_alogin, by_hand, by_hand_with_another_key, without_a_limit]
+WAYS = [by_login, by_alogin, by_hand, by_hand_with_another_key, without_a_limit, under_a_limit_that_refuses]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -277,3 +285,18 @@ def test_a_sign_in_asks_once(round_trips, new_session, partitions) -> None:
     # A visitor without a session: ask, save.
     sign_in("8")
     assert round_trips() == 2
+
+
+def test_a_sign_in_that_is_saved_at_once_does_not_ask(sent, set_limit, new_session) -> None:
+    set_limit(5, "refuse")
+    there = new_session(colour="blue")
+    sign_in("8")
+    sent.clear()
+    # The save after the view has nothing new to say, and Django's login() does not know that.
+    sign_in("8", there)
+    assert sent[0] == "read"
+    assert sent[-1] == "change"
+    assert "block" not in sent
+    sent.clear()
+    sign_in("8")
+    assert sent == ["create", "change"]
