@@ -137,6 +137,18 @@ class Partition:
         """Text: when passwords were tried in one user's session with this login time. See ``session/tries.py``."""
         return self._name(f"tries:{login_ms}:{user_id}")
 
+    def lock_of(self, sid: str) -> str:
+        """Text: the token of the request that has the lock of a session. See ``session/lock.py``."""
+        return self._name(f"lock:{sid}")
+
+    def waiting_of(self, sid: str) -> str:
+        """Sorted set: token → number in line, the requests that wait for the lock of a session."""
+        return self._name(f"lock:waiting:{sid}")
+
+    def alive_of(self, sid: str) -> str:
+        """Sorted set: token → until when the waiting request counts as alive."""
+        return self._name(f"lock:alive:{sid}")
+
     @property
     def blocked(self) -> str:
         """Sorted set: user id → when the user may sign in again. See ``session/blocks.py``."""
@@ -237,6 +249,7 @@ class Partition:
         of_one = [self.online_user_of("0"), self.message_of("0"), self.viewed_by("0"), self.ended_of("0")]
         of_one += [self.moved_of("0"), self.over_of("0"), self.over_users, self.over_guests]
         of_one += [self.block_of("0"), self.blocked, self.tries_of("0", 0)]
+        of_one += [self.lock_of("0"), self.waiting_of("0"), self.alive_of("0")]
         return [*self.lists, *of_one, self.wake, self.totals, *self.both_samples, self.viewed, self.meta]
 
     def kind_of(self, name: str) -> str:
@@ -249,8 +262,10 @@ class Partition:
             return "list"
         others = (self.blocked, self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
         others += (self.over_users, self.over_guests)
-        of_one = (self.message_of(""), self.moved_of(""), self.over_of(""), self.block_of(""), self._name("tries:"))
-        if name in others or name.startswith(of_one):
+        of_one = [self.message_of(""), self.moved_of(""), self.over_of(""), self.block_of(""), self._name("tries:")]
+        # Locks, and those who wait for them. They expire by themselves.
+        of_one.append(self.lock_of(""))
+        if name in others or name.startswith(tuple(of_one)):
             return "other"
         if name.startswith(self.online_user_of("")):
             return "user"

@@ -38,6 +38,7 @@ FOLDER = files("django_redsess") / "lua"
 
 FILES = (
     *("common", "user_limit", "blocks", "session", "moving", "growing", "online", "viewed", "cleaning", "tries"),
+    "locking",
     "agreement",
     "permissions",
 )
@@ -226,6 +227,9 @@ RESTORE_BLOCK = Script("restore_block")
 UNBLOCK = Script("unblock")
 
 COUNT_TRY = Script("count_try", repeatable=False)
+
+LOCK = Script("lock")
+UNLOCK = Script("unlock")
 
 COUNT = Script("count")
 FIND = Script("find")

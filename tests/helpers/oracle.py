@@ -104,9 +104,10 @@ def _names(partition: Partition, records: Records) -> set[bytes]:
 
 
 def _notes(client: redis.Redis, partition: Partition, names: list[bytes], records: Records) -> set[bytes]:
-    """The names of notes, messages and tries that may be there: they have a TTL, and sessions of notes are gone."""
+    """The names of notes, messages, tries and locks that may be there. They have a TTL. Sessions of notes are gone."""
     alive = {partition.ended_of(sid.decode()).encode() for sid in records}
     beginnings = (partition.ended_of(""), partition.message_of(""), partition.tries_of("", 0).removesuffix("0:"))
+    beginnings += (partition.lock_of(""),)
     return {
         name
         for name in names

@@ -24,6 +24,7 @@ from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, tries
 from django_redsess.session.elsewhere import EndedBefore
+from django_redsess.session.lock import SessionLock
 from django_redsess.signals import Reason
 from django_redsess.viewed import popularity
 from tests.helpers.store import (
@@ -299,6 +300,11 @@ def prolong(world: World) -> Work:
     assert drive(reading.read(world.user.sid or "")).due == later
 
 
+def _lock(session: SessionStore) -> list[Any]:
+    lock = SessionLock(session, session.sid or "")
+    return [drive(lock.taking(0, 30)), drive(lock._giving_back())]
+
+
 def _no_views() -> bool:
     return tuple(viewed.total())[:2] == (0, 0)
 
@@ -350,6 +356,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: world.copied.sid in {each.sid for each in online.sessions()} and _has(world.copied, size="M"),
     ),
     "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),
+    "lock and unlock": (lambda world: _lock(world.user), lambda world: _lock(world.user) == ["locked", 1]),
     "end_above": (
         lambda world: operations.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),

@@ -26,6 +26,9 @@ def test_names_of_all_keys() -> None:
     assert partition.viewed_by("sid") == f"{partition.viewed}:sid" == "{redsess}:viewed:sid"
     assert (partition.ended_of("sid"), partition.message_of("7:ä")) == ("{redsess}:ended:sid", "{redsess}:message:7:ä")
     assert partition.tries_of("7:ä", 1700) == "{redsess}:tries:1700:7:ä"
+    assert partition.lock_of("sid") == "{redsess}:lock:sid"
+    assert partition.waiting_of("sid") == "{redsess}:lock:waiting:sid"
+    assert partition.alive_of("sid") == "{redsess}:lock:alive:sid"
     assert partition.block_of("7:ä") == f"{partition.blocked}:7:ä" == "{redsess}:blocked:7:ä"
     assert partition.guests_addresses == f"{partition.addresses}:guests" == "{redsess}:addresses:guests"
     assert partition.guests == "{redsess}:guests"

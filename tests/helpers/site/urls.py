@@ -42,6 +42,7 @@ urlpatterns = [
     path("items/", include("tests.helpers.site.items")),
     path("", include("tests.helpers.site.ends")),
     path("", include("tests.helpers.site.held")),
+    path("locks/", include("tests.helpers.site.locks")),
     path("", include("tests.helpers.site.accounts")),
     path("", include("testproject.urls")),
 ]

@@ -1,0 +1,201 @@
+"""
+A lock for views whose requests must not overlap: counters in the session, and steps that are taken once. Public.
+
+Without it, overlapping requests lose no key: saves merge. But of two requests that read the same number and add one to
+it, one addition is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import wraps
+from math import isfinite
+from typing import Any, TypeVar
+
+from asgiref.sync import iscoroutinefunction
+from django.contrib.sessions.backends.base import UpdateError
+from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, URLResolver
+from django.utils.cache import add_never_cache_headers
+
+from django_redsess.middleware import interruption
+from django_redsess.responses import RETRY_AFTER_SECONDS, answers_problems, problem_details
+from django_redsess.session.lock import SessionLock, reading_anew
+from django_redsess.session.store import session_of
+from django_redsess.transport.steps import Steps
+
+__all__ = ["one_at_a_time"]
+
+Wrapped = TypeVar("Wrapped", bound=Callable[..., Any] | tuple[Any, ...])
+Otherwise = Callable[[HttpRequest], Any]
+
+NO_SESSION = (
+    "one_at_a_time() needs request.session of django_redsess, and django_redsess.middleware.SessionMiddleware, which "
+    "gives the lock back once the session is saved."
+)
+
+
+def one_at_a_time(
+    wait: float = 10, hold: float = 30, otherwise: Otherwise | None = None
+) -> Callable[[Wrapped], Wrapped]:
+    """
+    Decorate a view: the requests of one session are answered one after the other, in the order in which they came.
+
+    A request waits ``wait`` seconds at most. Then it is answered by ``otherwise(request)``, a view, or by a 409 with
+    ``Retry-After``. It holds the others up for ``hold`` seconds at most. One that takes longer goes on, and so does the
+    next. Then their saves merge, as without a lock.
+
+    What is decorated is a view, synchronous or not; a method of a class of views, by Django's ``method_decorator``; or
+    what ``include()`` returns: then all its views have the lock together. A request that has it does not wait for it
+    again. All views that are decorated share one lock, for each session.
+
+    The session is read once the lock is had, and saved before it is given back. If it was read earlier, it is read
+    again. If it was changed earlier, it is saved first. If it is another user's by then, or no user's, the answer is
+    400. A request that brings no session has nothing to share, and does not wait.
+
+    Raises TypeError or ValueError for times that are no numbers, a ``wait`` below 0 and a ``hold`` that is not above 0.
+    """
+    _require_seconds("wait", wait)
+    _require_seconds("hold", hold)
+    if hold <= 0:
+        raise ValueError(f"hold must be above 0 seconds; it is {hold!r}.")
+    if otherwise is not None and not callable(otherwise):
+        raise TypeError(f"otherwise must be a view; it is {otherwise!r}.")
+    turns = _Turns(wait, hold, otherwise or _conflict)
+
+    def decorate(view: Any) -> Any:
+        if isinstance(view, tuple):
+            patterns, *names = view
+            return (_decorated(getattr(patterns, "urlpatterns", patterns), turns.view), *names)
+        return turns.view(view)
+
+    return decorate
+
+
+def _require_seconds(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds; it is {value!r}.")
+    if not isfinite(value) or value < 0:
+        raise ValueError(f"{name} must be a number of seconds, 0 or more; it is {value!r}.")
+
+
+def _decorated(patterns: Any, decorate: Callable[[Any], Any]) -> list[URLPattern | URLResolver]:
+    """Return the same URL patterns with decorated views."""
+    return [_decorated_pattern(each, decorate) for each in patterns]
+
+
+def _decorated_pattern(each: Any, decorate: Callable[[Any], Any]) -> URLPattern | URLResolver:
+    if isinstance(each, URLPattern):
+        return URLPattern(each.pattern, decorate(each.callback), each.default_args, each.name)
+    inner = _decorated(each.url_patterns, decorate)
+    return URLResolver(each.pattern, inner, each.default_kwargs, each.app_name, each.namespace)
+
+
+class _Turns:
+    """What :func:`one_at_a_time` was told."""
+
+    def __init__(self, wait: float, hold: float, otherwise: Otherwise) -> None:
+        self.wait, self.hold, self.otherwise = wait, hold, otherwise
+
+    def view(self, view: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the decorated ``view``."""
+        if iscoroutinefunction(view):
+
+            @wraps(view)
+            async def awaited(request: HttpRequest, *args: Any, **named: Any) -> Any:
+                return await self._await(view, request, *args, **named)
+
+            return awaited
+
+        @wraps(view)
+        def called(request: HttpRequest, *args: Any, **named: Any) -> Any:
+            # The method ``dispatch`` of an asynchronous class of views is none itself, and returns what is awaited.
+            answer = self._await if _is_awaited(request) else self._call
+            return answer(view, request, *args, **named)
+
+        return called
+
+    def _call(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
+        lock = _new_lock(request)
+        if lock is None:
+            return view(request, *args, **named)
+        lock.is_running = True
+        try:
+            if not lock.session.run(self._waiting(request, lock)):
+                return self.otherwise(request)
+            return view(request, *args, **named)
+        finally:
+            lock.is_running = False
+            if lock.is_left:
+                lock.give_back()
+
+    async def _await(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
+        lock = _new_lock(request)
+        goes_on = lock is None or await lock.session.arun(self._waiting(request, lock))
+        response = view(request, *args, **named) if goes_on else self.otherwise(request)
+        return await response if asyncio.iscoroutine(response) or asyncio.isfuture(response) else response
+
+    def _waiting(self, request: HttpRequest, lock: SessionLock) -> Steps[bool]:
+        """Wait for the lock. Return whether the view is to be called."""
+        outcome = yield from lock.taking(self.wait, self.hold)
+        if outcome != "locked":
+            # There is nothing to give back.
+            del _plain(request).__dict__[LOCK]
+        if outcome == "late":
+            return False
+        try:
+            yield from reading_anew(lock.session)
+        except UpdateError:
+            raise interruption() from None
+        return True
+
+
+LOCK = "_redsess_lock"
+"""The attribute of a request that has a lock, or waits for it. The middleware looks for it."""
+
+
+def _new_lock(request: HttpRequest) -> SessionLock | None:
+    """Return a lock for this request. None if it has one already, or brings no session."""
+    session = session_of(request)
+    if session is None:
+        raise ImproperlyConfigured(NO_SESSION)
+    sid, plain = session.stored_sid, _plain(request)
+    if sid is None or LOCK in plain.__dict__:
+        return None
+    if session.visit is None:
+        raise ImproperlyConfigured(NO_SESSION)
+    lock = plain.__dict__[LOCK] = SessionLock(session, sid)
+    return lock
+
+
+def _plain(request: Any) -> Any:
+    """Return Django's own request: Django REST framework has another one around it."""
+    return getattr(request, "_request", request)
+
+
+def _is_awaited(request: HttpRequest) -> bool:
+    """Tell whether a function that is no coroutine function is called in an event loop, so that it must not block."""
+    if not isinstance(_plain(request), ASGIRequest):
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+CONFLICT = "Another request of yours is still being answered. Please try again in a few seconds."
+
+
+def _conflict(request: HttpRequest) -> HttpResponse:
+    """Return the response 409 to a request that has waited too long."""
+    if answers_problems(_plain(request)):
+        response: HttpResponse = problem_details(409, CONFLICT)
+    else:
+        response = HttpResponse(CONFLICT, status=409, content_type="text/plain")
+    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    add_never_cache_headers(response)
+    return response

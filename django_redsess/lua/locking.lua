@@ -1,0 +1,69 @@
+-- Locks: the requests of one session pass one after the other, in the order in which they came.
+
+-- How long a waiter counts as alive after it has asked, in milliseconds. It asks several times a second.
+local ALIVE_MS = 2000
+
+-- The queue of those who wait for a lock. The script's KEYS have `waiting` and `alive`.
+
+-- Take somebody out of the queue.
+local function leave_line(token)
+  redis.call("ZREM", waiting, token)
+  redis.call("ZREM", alive, token)
+end
+
+-- Take out those who have not asked for a while. A clock that went back would keep them: so it forgets what is far
+-- ahead. Who is forgotten and asks again goes to the end.
+local function forget_dead()
+  for _, range in ipairs({ { "-inf", digits(now) }, { "(" .. digits(now + ALIVE_MS), "+inf" } }) do
+    local dead = redis.call("ZRANGE", alive, range[1], range[2], "BYSCORE", "LIMIT", 0, AT_ONCE_MAX)
+    for _, token in ipairs(dead) do leave_line(token) end
+  end
+end
+
+-- Put somebody at the end of the queue, if not in it already, and note that the waiter is alive. Returns how many are
+-- ahead.
+local function wait_in_line(token)
+  local number = redis.call("ZSCORE", waiting, token)
+  if not number then
+    number = digits((redis.call("ZRANGE", waiting, -1, -1, "WITHSCORES")[2] or 0) + 1)
+    redis.call("ZADD", waiting, number, token)
+  end
+  redis.call("ZADD", alive, digits(now + ALIVE_MS), token)
+  redis.call("PEXPIRE", waiting, ALIVE_MS)
+  redis.call("PEXPIRE", alive, ALIVE_MS)
+  return redis.call("ZCOUNT", waiting, "-inf", "(" .. number)
+end
+
+--- lock: Take the lock of a session, or a place among those who wait for it.
+-- KEYS: login lock waiting alive
+-- ARGV: sid token hold:number waits:flag anywhere:flag
+-- The first in line takes the lock once nobody has it, for `hold` milliseconds. Who already has it, as after a lost
+-- reply, keeps it as it is. Without `waits`, who does not get it at once leaves the line. A session that is gone has no
+-- lock, unless it may live elsewhere, too: `anywhere`.
+-- Reply: "locked"; "gone"; or how many are ahead in line.
+if not anywhere and redis.call("HEXISTS", login, sid) == 0 then
+  leave_line(token)
+  return "gone"
+end
+local holder = redis.call("GET", lock)
+if holder == token then return "locked" end
+forget_dead()
+local first = redis.call("ZRANGE", waiting, 0, 0)[1] or token
+if not holder and first == token then
+  redis.call("SET", lock, token, "PX", digits(hold))
+  leave_line(token)
+  return "locked"
+end
+if not waits then
+  leave_line(token)
+  return redis.call("ZCARD", waiting)
+end
+return wait_in_line(token)
+
+--- unlock: Give the lock of a session back, or leave the line of those who wait for it.
+-- KEYS: lock waiting alive
+-- ARGV: token
+-- The lock may have been lost, and be another's by now.
+-- Reply: 1 if the lock was given back, else 0.
+leave_line(token)
+return redis.call("GET", lock) == token and redis.call("DEL", lock) or 0

@@ -1,0 +1,110 @@
+"""
+The lock of a session: the requests that want it have it one after the other, in the order in which they came.
+
+A request that waits asks again after a pause. It holds no connection meanwhile. A request that has the lock and dies
+holds nobody for longer than the lock lasts. Nothing else looks at the lock: saves merge, with it and without.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from os import urandom
+from typing import Any
+
+from django.contrib.sessions.backends.base import UpdateError
+
+from django_redsess.clock import monotonic
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session.store import SessionStore
+from django_redsess.transport import scripts
+from django_redsess.transport.exchange import Pause
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import Call, Steps
+
+PAUSE_MIN = 0.01
+"""Seconds between two questions of the first in line. Those behind wait so much longer for each who is ahead."""
+
+PAUSE_MAX = 0.25
+"""Seconds. Well below ``ALIVE_MS`` in ``lua/locking.lua``."""
+
+
+class SessionLock:
+    """
+    The lock of ``session``, as one request has it, waits for it, or will.
+
+    ``is_running`` says that a thread is at work with it. Once ``is_left`` is set, nobody but that thread gives it back.
+    """
+
+    def __init__(self, session: SessionStore, sid: str) -> None:
+        self.session, self.sid, self.partition = session, sid, keyspace().of_sid(sid)
+        self.token = urandom(16).hex()
+        self.is_running = self.is_left = False
+
+    def taking(self, wait: float, hold: float) -> Steps[str]:
+        """
+        Wait for the lock, for up to ``wait`` seconds, and have it for up to ``hold`` seconds.
+
+        Return ``"locked"``; ``"gone"`` if the session is gone, and has no lock; or ``"late"`` if others had it for all
+        that time. Raises SessionStoreUnavailable in an outage.
+        """
+        until = monotonic() + wait
+        ahead, since = -1, monotonic()
+        while True:
+            left = until - monotonic()
+            reply = yield from self._ask(hold, waits=left > 0)
+            if reply in (b"locked", b"gone"):
+                return str(reply.decode())
+            if left <= 0:
+                return "late"
+            if reply != ahead:
+                ahead, since = reply, monotonic()
+            # Who is not let on for long asks less often.
+            pause = max(PAUSE_MIN * (1 + ahead), (monotonic() - since) / 10)
+            yield from Pause(min(pause, PAUSE_MAX, left))
+
+    def _ask(self, hold: float, *, waits: bool) -> Call[Any]:
+        script, sid, partition = scripts.LOCK, self.sid, self.partition
+        keys = script.keys(
+            partition, lock=partition.lock_of(sid), waiting=partition.waiting_of(sid), alive=partition.alive_of(sid)
+        )
+        # While sessions move here from another store, this one may still be there.
+        anywhere = self.session.elsewhere is not None
+        milliseconds = max(1, round(hold * 1000))
+        args = script.arguments(sid=sid, token=self.token, hold=milliseconds, waits=waits, anywhere=anywhere)
+        return Call(partition, script, keys, args, lambda reply: reply)
+
+    def _giving_back(self) -> Steps[int]:
+        script, sid, partition = scripts.UNLOCK, self.sid, self.partition
+        keys = script.keys(
+            partition, lock=partition.lock_of(sid), waiting=partition.waiting_of(sid), alive=partition.alive_of(sid)
+        )
+        return (yield from Call(partition, script, keys, script.arguments(token=self.token), int))
+
+    def give_back(self) -> None:
+        """Give the lock back, or stop waiting for it. In an outage, it runs out by itself."""
+        with suppress(SessionStoreUnavailable):
+            self.session.run(self._giving_back())
+
+    async def agive_back(self) -> None:
+        """Await what :meth:`give_back` does."""
+        with suppress(SessionStoreUnavailable):
+            await self.session.arun(self._giving_back())
+
+
+def reading_anew(session: SessionStore) -> Steps[None]:
+    """
+    Let what was loaded before the lock was had be what is stored now.
+
+    What was changed before is saved: a save merges. Without changes, the session is loaded again. Nothing is sent for a
+    session that was not loaded. Raises UpdateError if the session is not the same user's any more.
+    """
+    if "_session_cache" not in session.__dict__:
+        return
+    if session.modified:
+        yield from session.saving()
+        return
+    user_id = session.loaded_user_id
+    session.abandon()
+    yield from session.opening()
+    if session.loaded_user_id != user_id:
+        raise UpdateError
