@@ -105,6 +105,8 @@ def count_after_cycle(request: HttpRequest) -> HttpResponse:
 
 
 def end(request: HttpRequest) -> HttpResponse:
+    request.session.get("number")
+    meanwhile(request)
     request.session.flush()
     return HttpResponse("ended")
 
@@ -139,7 +141,7 @@ urlpatterns = [
     path("rest-twice/count/", one_at_a_time()(CountsRest.as_view())),
     path("passive/count/", passive(one_at_a_time()(count))),
     path("", one_at_a_time()(include(([path("included/count/", count, name="count")], "shop"), namespace="paid"))),
-    path("", one_at_a_time()(include([path("in/", include([path("in/async/count/", acount, {"shop": 1})]))]))),
+    path("", one_at_a_time()(include([path("in/", include([path("async/count/", acount, {"shop": 1})]))]))),
     path("hasty/count/", one_at_a_time(wait=0.1)(count)),
     path("async/hasty/count/", one_at_a_time(wait=0.1)(acount)),
     path("at-once/count/", one_at_a_time(wait=0, otherwise=busy)(count)),

@@ -14,6 +14,13 @@ class ReadsOnTheWayIn(MiddlewareMixin):
         request.session.get("colour")
 
 
+class WritesOnTheWayIn(MiddlewareMixin):
+    """A middleware that changes the session before the view."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        request.session["seen"] = request.session.get("number")
+
+
 class ReadsOnTheWayOut(MiddlewareMixin):
     """A middleware that reads the session after the view."""
 
