@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
+from django_redsess.locking import one_at_a_time
 from django_redsess.middleware import SessionMiddleware
 from tests.helpers.both import Ask, twins
 
@@ -118,6 +119,19 @@ def request(session_key: str, data: dict[str, Any], *, passive: bool = False) ->
     response = SessionMiddleware(view)(asked)
     cookie = response.cookies.get("sessionid")
     return {"data": found, "cookie": cookie.value if cookie else None, "max_age": cookie["max-age"] if cookie else None}
+
+
+def add_one(session_key: str, hold: float) -> int:
+    """Answer a request that adds one to a number in its session, one at a time; return its status."""
+
+    @one_at_a_time(hold=hold)
+    def view(request: HttpRequest) -> HttpResponse:
+        request.session["number"] = request.session["number"] + 1
+        return HttpResponse()
+
+    asked = RequestFactory().get("/")
+    asked.COOKIES["sessionid"] = session_key
+    return int(SessionMiddleware(view)(asked).status_code)
 
 
 def count() -> int:

@@ -8,7 +8,10 @@ from asgiref.sync import async_to_sync
 from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
+from tests.helpers.backends import entry
+from tests.helpers.running import wait_until
 from tests.helpers.serving import serving
+from tests.helpers.store import keyspace, sid_of
 
 REQUESTS = 200
 
@@ -41,3 +44,23 @@ def test_two_hundred_tasks_of_one_event_loop_count_to_two_hundred(site_settings,
 
     assert sorted(map(int, async_to_sync(ask_together)())) == list(range(REQUESTS))
     assert SessionStore(cookie)["number"] == REQUESTS
+
+
+def test_requests_that_wait_hold_no_connection(site_settings, settings, redis, new_session, server) -> None:
+    """With two connections for twenty requests, each of which would wait two seconds at most for one."""
+    # django-redis finds a pool by its address, and by nothing else.
+    url = f"{server.url}?client_name=two"
+    settings.CACHES = {
+        "sessions": entry("django-redis", url, pool_class="BlockingConnectionPool", max_connections=2, timeout=2)
+    }
+    cookie = new_session(number=0).session_key
+    with serving(20) as site:
+        let_on = site.ask_held("/locks/count/", cookie)
+        answers = [site.ask_meanwhile("/locks/count/", cookie) for _ in range(19)]
+        waiting = keyspace().of_sid(sid_of(cookie)).waiting_of(sid_of(cookie))
+        wait_until(lambda: redis.zcard(waiting) == 19)
+        # There is one for another session, too.
+        assert site.ask("/held/read/number/", new_session(number=7).session_key).text == "7"
+        let_on()
+        assert {answer.result(20).status for answer in answers} == {200}
+    assert SessionStore(cookie)["number"] == 20

@@ -147,6 +147,7 @@ urlpatterns = [
     path("at-once/count/", one_at_a_time(wait=0, otherwise=busy)(count)),
     path("async/at-once/count/", one_at_a_time(wait=0, otherwise=abusy)(acount)),
     path("brief/count/", one_at_a_time(hold=0.3)(count)),
+    path("async/brief/count/", one_at_a_time(hold=0.3)(acount)),
     path("fails/", one_at_a_time()(fail)),
     path("answers-500/", one_at_a_time()(answer_500)),
     path("ends/", one_at_a_time()(save_and_end)),

@@ -1,0 +1,175 @@
+"""Views that are answered one at a time, where something goes wrong: killed workers, outages, visitors who go."""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.test import AsyncClient, Client
+
+from django_redsess.backend import SessionStore
+from tests.helpers import every_operation
+from tests.helpers.child import MOMENTS, Moment
+from tests.helpers.outages import BUDGET, TIMEOUT, frozen
+from tests.helpers.running import wait_until
+from tests.helpers.site import MIDDLEWARE
+from tests.helpers.store import keyspace, sid_of
+from tests.helpers.visitors import Browser, assert_unavailable
+
+pytestmark = [pytest.mark.both_servers]
+
+HOLD = 0.5
+
+
+def locks(redis) -> list[bytes]:
+    return [name for name in redis.keys() if b":lock:" in name]
+
+
+@pytest.fixture
+def cookie(new_session) -> str:
+    return str(new_session(number=0).session_key)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.usefixtures("known_scripts", "partitions")
+def test_a_worker_that_is_killed_holds_nobody_up_for_long(child, redis, new_session, moment: Moment) -> None:
+    settings = {"REDSESS": {"PARTITIONS": keyspace().count}}
+    left_locked = 0
+    for number in itertools.count(1):
+        cookie = new_session(number=0).session_key
+        ran = child.run(every_operation.add_one, cookie, HOLD, settings=settings, die=(number, moment))
+        before = SessionStore(cookie)["number"]
+        found = locks(redis)
+        left_locked += bool(found)
+        assert [name for name in found if not 0 < redis.pttl(name) <= HOLD * 1000] == []
+        # The next one waits until the lock has run out.
+        assert every_operation.add_one(cookie, HOLD) == 200
+        assert (SessionStore(cookie)["number"], locks(redis)) == (before + 1, [])
+        if not ran.killed:
+            break
+    assert left_locked >= 2
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("known_scripts")
+def test_a_lost_reply_changes_nothing(browser, alice, redis, each_loss) -> None:
+    for _ in each_loss(lambda: browser.sign_in(alice, number=0)):
+        assert browser.get(f"/locks{browser.views}/count/").content == b"0"
+        assert (SessionStore(browser.cookie)["number"], locks(redis)) == (1, [])
+        assert browser.get(f"/locks{browser.views}/count/").content == b"1"
+
+
+@pytest.mark.django_db
+def test_a_frozen_server_is_a_503_and_all_goes_on_afterwards(browser, alice, own_server, use_server, meanwhile) -> None:
+    use_server(own_server, timeout=TIMEOUT)
+    browser.sign_in(alice, number=0)
+    path = f"/locks{browser.views}/brief/count/"
+    assert browser.get(path).content == b"0"
+    with frozen(own_server):
+        assert_unavailable(browser.get(path))
+        assert browser.seconds < BUDGET
+    # What it was sent, the server does once it can: then the failed request has the lock, until that has run out.
+    assert browser.get(path).content == b"1"
+    stopped = frozen(own_server)
+    # Neither the save nor the end of the lock get there in time.
+    meanwhile(stopped.__enter__)
+    response = browser.get(path)
+    stopped.__exit__(None, None, None)
+    assert_unavailable(response)
+    assert browser.seconds < BUDGET
+    wait_until(lambda: locks(own_server.client) == [])
+    number = SessionStore(browser.cookie)["number"]
+    assert browser.get(path).content == str(number).encode()
+
+
+@pytest.mark.django_db
+def test_who_stands_in_line_when_the_server_freezes_gets_a_503(alice, own_server, use_server, settings) -> None:
+    use_server(own_server, timeout=TIMEOUT)
+    browser = Browser(Client())
+    browser.sign_in(alice, number=0)
+    names, sid = keyspace().of_sid(str(browser.sid)), str(browser.sid)
+    own_server.client.set(names.lock_of(sid), "another's", px=20_000)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(browser.get, "/locks/count/")
+        wait_until(lambda: own_server.client.zcard(names.waiting_of(sid)) == 1)
+        with frozen(own_server):
+            assert_unavailable(answer.result(20))
+    # It has left the line by itself, and nobody waits for it.
+    own_server.client.delete(names.lock_of(sid))
+    assert browser.get("/locks/count/").content == b"0"
+
+
+@pytest.fixture
+def held_site(settings, users_in_no_table) -> None:
+    settings.ROOT_URLCONF = "tests.helpers.site.urls"
+    settings.MIDDLEWARE = MIDDLEWARE
+
+
+def run(steps: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+    asyncio.run(asyncio.wait_for(steps(*args), 20))
+
+
+async def until(is_true: Callable[[], object]) -> None:
+    while not await asyncio.to_thread(is_true):
+        await asyncio.sleep(0.01)
+
+
+def visit(path: str, cookie: str) -> asyncio.Task[Any]:
+    client = AsyncClient()
+    client.cookies["sessionid"] = cookie
+    return asyncio.create_task(client.get(path))
+
+
+async def cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.usefixtures("held_site")
+def test_a_visitor_who_goes_leaves_the_lock_and_the_line(redis, cookie) -> None:
+    names = keyspace().of_sid(sid_of(cookie))
+    waiting = names.waiting_of(sid_of(cookie))
+
+    async def steps() -> None:
+        holder = visit("/locks/async/wait/", cookie)
+        await until(lambda: locks(redis))
+        waiter = visit("/locks/async/count/", cookie)
+        await until(lambda: redis.zcard(waiting) == 1)
+        await cancel(waiter)
+        assert redis.zcard(waiting) == 0
+        waiter = visit("/locks/async/count/", cookie)
+        await until(lambda: redis.zcard(waiting) == 1)
+        await cancel(holder)
+        assert (await waiter).content == b"0"
+        assert locks(redis) == []
+
+    run(steps)
+
+
+@pytest.mark.usefixtures("held_site")
+def test_a_synchronous_view_whose_visitor_goes_keeps_the_lock_until_its_end(redis, cookie, meanwhile) -> None:
+    at_work, may_end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        at_work.set()
+        assert may_end.wait(20)
+
+    meanwhile(work)
+
+    async def steps() -> None:
+        holder = visit("/locks/count/", cookie)
+        await until(at_work.is_set)
+        holder.cancel()
+        await asyncio.sleep(0.1)
+        assert len(locks(redis)) == 1
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await holder
+        await until(lambda: locks(redis) == [])
+        assert (await visit("/locks/count/", cookie)).content == b"0"
+
+    run(steps)
