@@ -17,12 +17,11 @@ from asgiref.sync import iscoroutinefunction
 from django.contrib.sessions.backends.base import UpdateError
 from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import URLPattern, URLResolver
-from django.utils.cache import add_never_cache_headers
 
 from django_redsess.middleware import interruption
-from django_redsess.responses import RETRY_AFTER_SECONDS, answers_problems, problem_details
+from django_redsess.responses import still_busy
 from django_redsess.session.lock import SessionLock, reading_anew
 from django_redsess.session.store import session_of
 from django_redsess.transport.steps import Steps
@@ -64,7 +63,7 @@ def one_at_a_time(
         raise ValueError(f"hold must be above 0 seconds; it is {hold!r}.")
     if otherwise is not None and not callable(otherwise):
         raise TypeError(f"otherwise must be a view; it is {otherwise!r}.")
-    turns = _Turns(wait, hold, otherwise or _conflict)
+    turns = _Turns(wait, hold, otherwise or still_busy)
 
     def decorate(view: Any) -> Any:
         if isinstance(view, tuple):
@@ -185,17 +184,3 @@ def _is_awaited(request: HttpRequest) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-CONFLICT = "Another request of yours is still being answered. Please try again in a few seconds."
-
-
-def _conflict(request: HttpRequest) -> HttpResponse:
-    """Return the response 409 to a request that has waited too long."""
-    if answers_problems(_plain(request)):
-        response: HttpResponse = problem_details(409, CONFLICT)
-    else:
-        response = HttpResponse(CONFLICT, status=409, content_type="text/plain")
-    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    add_never_cache_headers(response)
-    return response

@@ -159,6 +159,25 @@ def unavailable(
     return not_logged(response)
 
 
+def still_busy(request: HttpRequest) -> HttpResponse:
+    """
+    Return the response 409 to a request that other requests of its session have held up for too long.
+
+    Browsers get a line of text, other clients JSON; a view of :func:`answer_problems` has problem details for all.
+    """
+    with in_our_language():
+        detail = gettext("Another request of yours is still being answered. Please try again in a few seconds.")
+    if answers_problems(request):
+        response: HttpResponse = problem_details(409, detail)
+    elif _wants_json(request):
+        response = JsonResponse({"detail": detail}, status=409)
+    else:
+        response = HttpResponse(detail, status=409, content_type="text/plain; charset=utf-8")
+    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
 def problem_details(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:
     """Return an error as problem details (RFC 9457). ``kind`` is the URI of its type; ``more`` are other members."""
     content = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}

@@ -17,6 +17,7 @@ from django_redsess.locking import one_at_a_time
 from tests.helpers.running import wait_until
 from tests.helpers.serving import Answer, Site, serving
 from tests.helpers.site import AUTH, SESSION
+from tests.helpers.store import keyspace, sid_of
 from tests.helpers.visitors import Browser
 
 SITE = "tests.helpers.site.middleware"
@@ -88,14 +89,23 @@ def test_who_waits_for_too_long_gets_a_409(site, cookie, locks, way: str) -> Non
     assert (let_on().text, SessionStore(cookie)["number"], locks()) == ("0", 1, [])
 
 
-def test_a_409_says_when_to_come_back_and_is_not_kept(site, cookie, settings) -> None:
-    let_on = site.ask_held("/locks/count/", cookie)
-    browser = Browser(Client())
+@pytest.mark.parametrize(
+    ("path", "accept", "kind"),
+    [
+        ("hasty/count", "text/html", "text/plain; charset=utf-8"),
+        ("hasty/count", "*/*", "application/json"),
+        ("hasty/problem", "text/html", "application/problem+json"),
+    ],
+)
+def test_a_409_says_when_to_come_back_and_is_not_kept(
+    browser, redis, cookie, path: str, accept: str, kind: str
+) -> None:
+    redis.set(keyspace().of_sid(sid_of(cookie)).lock_of(sid_of(cookie)), "another's", px=20_000)
     browser.cookie = cookie
-    response = browser.get("/locks/hasty/count/")
+    response = browser.get(f"/locks/{path}/", headers={"Accept": accept, "Accept-Language": "de"})
     assert (response.status_code, response["Retry-After"]) == (409, "5")
-    assert "no-store" in response["Cache-Control"]
-    let_on()
+    assert (response["Cache-Control"], response["Content-Type"]) == ("no-store", kind)
+    assert "request of yours" in response.text
 
 
 @pytest.mark.parametrize("way", ["", "async/"])

@@ -15,6 +15,7 @@ from django.views import View
 
 from django_redsess.locking import one_at_a_time
 from django_redsess.middleware import passive
+from django_redsess.responses import answer_problems
 from django_redsess.session.store import session_of
 from tests.helpers.site.meanwhile import meanwhile
 
@@ -143,6 +144,7 @@ urlpatterns = [
     path("", one_at_a_time()(include(([path("included/count/", count, name="count")], "shop"), namespace="paid"))),
     path("", one_at_a_time()(include([path("in/", include([path("async/count/", acount, {"shop": 1})]))]))),
     path("hasty/count/", one_at_a_time(wait=0.1)(count)),
+    path("hasty/problem/", answer_problems(one_at_a_time(wait=0.1)(count))),
     path("async/hasty/count/", one_at_a_time(wait=0.1)(acount)),
     path("at-once/count/", one_at_a_time(wait=0, otherwise=busy)(count)),
     path("async/at-once/count/", one_at_a_time(wait=0, otherwise=abusy)(acount)),
