@@ -119,17 +119,8 @@ class _Turns:
 
     def _call(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
         lock = _new_lock(request)
-        if lock is None:
-            return view(request, *args, **named)
-        lock.is_running = True
-        try:
-            if not lock.session.run(self._waiting(request, lock)):
-                return self.otherwise(request)
-            return view(request, *args, **named)
-        finally:
-            lock.is_running = False
-            if lock.is_left:
-                lock.give_back()
+        goes_on = lock is None or lock.session.run(self._waiting(request, lock))
+        return view(request, *args, **named) if goes_on else self.otherwise(request)
 
     async def _await(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
         lock = _new_lock(request)

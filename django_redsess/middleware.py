@@ -44,7 +44,6 @@ from django_redsess.responses import (
 )
 from django_redsess.session.address_index import client_of
 from django_redsess.session.known import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
-from django_redsess.session.lock import SessionLock
 from django_redsess.session.message_storage import add_pending_message, store_told, tell, tell_at_the_end
 from django_redsess.session.store import session_of
 from django_redsess.signals import RequestScope
@@ -252,12 +251,13 @@ class SessionMiddleware(DjangoSessionMiddleware):
             try:
                 return await self._aanswer(request)
             except asyncio.CancelledError:
-                # The visitor has disconnected, so no response will be sent.
+                # The visitor has disconnected, so no response will be sent. A synchronous view goes on in its thread,
+                # and this waits for that thread.
                 await sync_to_async(answering.send)()
                 raise
             finally:
                 if "_redsess_lock" in request.__dict__:
-                    await _leave(request._redsess_lock)  # type: ignore[attr-defined]
+                    await request._redsess_lock.agive_back()  # type: ignore[attr-defined]
 
     async def _aanswer(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase | None = None
@@ -331,13 +331,6 @@ class SessionMiddleware(DjangoSessionMiddleware):
             if (page := refused(request, error, response)) is None:
                 raise
             return page
-
-
-async def _leave(lock: SessionLock) -> None:
-    """Give back the lock of a request that is over. A view whose request was cancelled may go on in its thread."""
-    lock.is_left = True
-    if not lock.is_running:
-        await lock.agive_back()
 
 
 _name_in_meta = lru_cache(maxsize=8)(HttpHeaders.to_wsgi_name)

@@ -29,16 +29,11 @@ PAUSE_MAX = 0.25
 
 
 class SessionLock:
-    """
-    The lock of ``session``, as one request has it, waits for it, or will.
-
-    ``is_running`` says that a thread is at work with it. Once ``is_left`` is set, nobody but that thread gives it back.
-    """
+    """The lock of ``session``, whose stored sid is ``sid``, as one request has it, waits for it, or will."""
 
     def __init__(self, session: SessionStore, sid: str) -> None:
         self.session, self.sid, self.partition = session, sid, keyspace().of_sid(sid)
         self.token = urandom(16).hex()
-        self.is_running = self.is_left = False
 
     def taking(self, wait: float, hold: float) -> Steps[str]:
         """
