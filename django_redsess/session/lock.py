@@ -21,7 +21,7 @@ from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Call, Steps
 
-PAUSE_MIN = 0.01
+PAUSE_MIN = 0.005
 """Seconds between two questions of the first in line. Those behind wait so much longer for each who is ahead."""
 
 PAUSE_MAX = 0.25

@@ -20,6 +20,7 @@ from django_redsess.checks import cluster
 from django_redsess.contrib.moving.growing.other_store import size
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.exceptions import SignInRefused
+from django_redsess.session.lock import SessionLock
 from django_redsess.transport import packing
 from testproject.clusters import Cluster
 from testproject.nodes import Node
@@ -91,6 +92,10 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     viewed.record(moving, "item-1")
     moving.cycle_key()
     moving.save()
+    # Two requests that one_at_a_time() lets pass: one has the lock, and the other one waits for it.
+    turns = [SessionLock(moving, str(moving.sid)) for _ in range(2)]
+    assert [drive(turn.taking(0.05, 30)) for turn in turns] == ["locked", "late"]
+    turns[0].give_back()
     assert viewed.popular()
     assert viewed.count("item-1")
     viewed.rank(1)
