@@ -21,9 +21,11 @@ from django.http import HttpRequest
 from django.urls import URLPattern, URLResolver
 
 from django_redsess.middleware import interruption
-from django_redsess.responses import still_busy
+from django_redsess.responses import key_in, still_busy
+from django_redsess.session.known import is_key
 from django_redsess.session.lock import SessionLock, reading_anew
 from django_redsess.session.store import session_of
+from django_redsess.transport.keys import sid_of
 from django_redsess.transport.steps import Steps
 
 __all__ = ["one_at_a_time"]
@@ -154,12 +156,14 @@ def _new_lock(request: HttpRequest) -> SessionLock | None:
     session = session_of(request)
     if session is None:
         raise ImproperlyConfigured(NO_SESSION)
-    sid, plain = session.stored_sid, _plain(request)
-    if sid is None or LOCK in plain.__dict__:
+    plain = _plain(request)
+    key = key_in(plain)
+    # By the cookie, since the object may have another key by now, which no other request has.
+    if key is None or not is_key(key) or LOCK in plain.__dict__:
         return None
     if session.visit is None:
         raise ImproperlyConfigured(NO_SESSION)
-    lock = plain.__dict__[LOCK] = SessionLock(session, sid)
+    lock = plain.__dict__[LOCK] = SessionLock(session, sid_of(key))
     return lock
 
 

@@ -19,7 +19,7 @@ from django_redsess.session.store import SessionStore
 from django_redsess.transport import scripts
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import Call, Steps
+from django_redsess.transport.steps import Call, Steps, in_store
 
 PAUSE_MIN = 0.005
 """Seconds between two questions of the first in line. Those behind wait so much longer for each who is ahead."""
@@ -29,7 +29,12 @@ PAUSE_MAX = 0.25
 
 
 class SessionLock:
-    """The lock of ``session``, whose stored sid is ``sid``, as one request has it, waits for it, or will."""
+    """
+    The lock of ``session``, as one request has it, waits for it, or will.
+
+    ``sid`` is that of the key in the cookie. It is in the store that the settings describe, wherever the session is
+    while sessions move between stores.
+    """
 
     def __init__(self, session: SessionStore, sid: str) -> None:
         self.session, self.sid, self.partition = session, sid, keyspace().of_sid(sid)
@@ -46,7 +51,7 @@ class SessionLock:
         ahead, since = -1, monotonic()
         while True:
             left = until - monotonic()
-            reply = yield from self._ask(hold, waits=left > 0)
+            reply = yield from in_store(None, self._ask, hold, waits=left > 0)
             if reply in (b"locked", b"gone"):
                 return str(reply.decode())
             if left <= 0:
@@ -68,22 +73,26 @@ class SessionLock:
         args = script.arguments(sid=sid, token=self.token, hold=milliseconds, waits=waits, anywhere=anywhere)
         return Call(partition, script, keys, args, lambda reply: reply)
 
-    def _giving_back(self) -> Steps[int]:
+    def giving_back(self) -> Steps[None]:
+        """Give the lock back, or stop waiting for it. Raises SessionStoreUnavailable in an outage."""
+        yield from in_store(None, self._hand_back)
+
+    def _hand_back(self) -> Call[int]:
         script, sid, partition = scripts.UNLOCK, self.sid, self.partition
         keys = script.keys(
             partition, lock=partition.lock_of(sid), waiting=partition.waiting_of(sid), alive=partition.alive_of(sid)
         )
-        return (yield from Call(partition, script, keys, script.arguments(token=self.token), int))
+        return Call(partition, script, keys, script.arguments(token=self.token), int)
 
     def give_back(self) -> None:
         """Give the lock back, or stop waiting for it. In an outage, it runs out by itself."""
         with suppress(SessionStoreUnavailable):
-            self.session.run(self._giving_back())
+            self.session.run(self.giving_back())
 
     async def agive_back(self) -> None:
         """Await what :meth:`give_back` does."""
         with suppress(SessionStoreUnavailable):
-            await self.session.arun(self._giving_back())
+            await self.session.arun(self.giving_back())
 
 
 def reading_anew(session: SessionStore) -> Steps[None]:

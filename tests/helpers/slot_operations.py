@@ -302,7 +302,7 @@ def prolong(world: World) -> Work:
 
 def _lock(session: SessionStore) -> list[Any]:
     lock = SessionLock(session, session.sid or "")
-    return [drive(lock.taking(0, 30)), drive(lock._giving_back())]
+    return [drive(lock.taking(0, 30)), lock._hand_back().run()]
 
 
 def _no_views() -> bool:

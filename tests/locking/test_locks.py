@@ -202,6 +202,12 @@ def test_who_was_signed_in_before_the_lock_was_had_and_is_no_more_gets_a_400(
     assert locks() == []
 
 
+@pytest.mark.parametrize("cookie", ["short", "Ä" * 32, "k k" * 10, "K-" * 16])
+def test_what_can_be_no_key_has_no_lock(browser, sent, cookie: str) -> None:
+    browser.cookie = cookie
+    assert (browser.get("/locks/holds/").content, sent) == (b"False", [])
+
+
 def test_names_and_arguments_of_included_views_stay(site_settings) -> None:
     assert reverse("paid:count") == "/locks/included/count/"
     found = resolve("/locks/included/count/")
@@ -237,7 +243,8 @@ def test_without_our_middleware_it_is_an_error_that_says_so(cookie) -> None:
     with pytest.raises(ImproperlyConfigured, match="SessionMiddleware"):
         view(request)
     request.session = SessionStore(cookie)
+    request.COOKIES["sessionid"] = cookie
     with pytest.raises(ImproperlyConfigured, match="SessionMiddleware"):
         view(request)
-    request.session = SessionStore()
+    request.COOKIES.clear()
     assert view(request).status_code == 200

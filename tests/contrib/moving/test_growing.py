@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -16,6 +17,8 @@ from django_redsess.exceptions import SessionLimitReached
 from tests.contrib.moving.conftest import grow, session_of
 from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store_before, user_in
 from tests.contrib.moving.test_interleavings import Work
+from tests.helpers.serving import serving
+from tests.helpers.site import MIDDLEWARE
 from tests.helpers.store import REFUSE, Limit, Store, blocks, drive, faults, keyspace, sid_of, using
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "moving", "left_alone", "grows")]
@@ -177,3 +180,17 @@ def happen(what: str, here: SessionStore, user: User) -> str:
     else:
         online.end_user(user)
     return ""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_requests_of_one_session_pass_one_at_a_time_in_each_step(
+    step, settings, redis, users_in_no_table, number
+) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
+    guest, member = in_own_store(), in_own_store("7")
+    for key in (guest, member):
+        with step(number), serving() as site, ThreadPoolExecutor(10) as pool:
+            answers = list(pool.map(lambda _, key=key: site.ask("/locks/count/", key), range(10)))
+            assert sorted(answer.text for answer in answers) == list("0123456789")
+            assert session_of(key)["number"] == 10
+    assert [name for name in redis.keys() if b":lock:" in name] == []
