@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import wraps
+from inspect import isawaitable
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -45,9 +46,9 @@ def one_at_a_time(
     """
     Decorate a view: the requests of one session are answered one after the other, in the order in which they came.
 
-    A request waits ``wait`` seconds at most. Then it is answered by ``otherwise(request)``, a view, or by a 409 with
-    ``Retry-After``. It holds the others up for ``hold`` seconds at most. One that takes longer goes on, and so does the
-    next. Then their saves merge, as without a lock.
+    A request waits ``wait`` seconds at most. Then it is answered by ``otherwise(request)``, a view that is synchronous
+    if the decorated one is, or by a 409 with ``Retry-After``. It holds the others up for ``hold`` seconds at most. One
+    that takes longer goes on, and so does the next. Then their saves merge, as without a lock.
 
     What is decorated is a view, synchronous or not; a method of a class of views, by Django's ``method_decorator``; or
     what ``include()`` returns: then all its views have the lock together. A request that has it does not wait for it
@@ -57,9 +58,9 @@ def one_at_a_time(
     again. If it was changed earlier, it is saved first. If it is another user's by then, or no user's, the answer is
     400. A request that brings no session has nothing to share, and does not wait.
 
-    Raises TypeError or ValueError for times that are no numbers, a ``wait`` below 0 and a ``hold`` that is not above 0.
-    The view raises ImproperlyConfigured where sessions are not of this app, or its middleware does not save them, and
-    SessionStoreUnavailable in an outage: the middleware answers that with 503.
+    Raises TypeError or ValueError for times that are no numbers, a ``wait`` below 0 or a ``hold`` that is not above 0,
+    and for what is no view. The view raises ImproperlyConfigured where sessions are not of this app, or its middleware
+    does not save them, and SessionStoreUnavailable in an outage: the middleware answers that with 503.
     """
     _require_seconds("wait", wait)
     _require_seconds("hold", hold)
@@ -73,6 +74,8 @@ def one_at_a_time(
         if isinstance(view, tuple):
             patterns, *names = view
             return (_decorated(getattr(patterns, "urlpatterns", patterns), turns.view), *names)
+        if isinstance(view, type) or not callable(view):
+            raise TypeError(f"one_at_a_time() decorates a view, a method or what include() returns; it is {view!r}.")
         return turns.view(view)
 
     return decorate
@@ -130,7 +133,7 @@ class _Turns:
         lock = _new_lock(request)
         goes_on = lock is None or await lock.session.arun(self._waiting(request, lock))
         response = view(request, *args, **named) if goes_on else self.otherwise(request)
-        return await response if asyncio.iscoroutine(response) or asyncio.isfuture(response) else response
+        return await response if isawaitable(response) else response
 
     def _waiting(self, request: HttpRequest, lock: SessionLock) -> Steps[bool]:
         """Wait for the lock. Return whether the view is to be called."""

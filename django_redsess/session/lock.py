@@ -7,6 +7,7 @@ holds nobody for longer than the lock lasts. Nothing else looks at the lock: sav
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import suppress
 from os import urandom
 from typing import Any
@@ -18,7 +19,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import scripts
 from django_redsess.transport.exchange import Pause
-from django_redsess.transport.keys import keyspace
+from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.steps import Call, Steps, in_store
 
 PAUSE_MIN = 0.005
@@ -26,6 +27,9 @@ PAUSE_MIN = 0.005
 
 PAUSE_MAX = 0.25
 """Seconds. Well below ``ALIVE_MS`` in ``lua/locking.lua``."""
+
+LEFT_OVER_AT_ONCE = 20
+"""How many locks that were left over in an outage a request gives back for others, at most."""
 
 
 class SessionLock:
@@ -47,6 +51,8 @@ class SessionLock:
         Return ``"locked"``; ``"gone"`` if the session is gone, and has no lock; or ``"late"`` if others had it for all
         that time. Raises SessionStoreUnavailable in an outage.
         """
+        if left_over:
+            yield from _giving_left_over_back(self.partition)
         until = monotonic() + wait
         ahead, since = -1, monotonic()
         while True:
@@ -85,14 +91,30 @@ class SessionLock:
         return Call(partition, script, keys, script.arguments(token=self.token), int)
 
     def give_back(self) -> None:
-        """Give the lock back, or stop waiting for it. In an outage, it runs out by itself."""
-        with suppress(SessionStoreUnavailable):
+        """Give the lock back, or stop waiting for it. In an outage, it is given back later, or runs out by itself."""
+        try:
             self.session.run(self.giving_back())
+        except SessionStoreUnavailable:
+            left_over.append(self)
 
     async def agive_back(self) -> None:
         """Await what :meth:`give_back` does."""
-        with suppress(SessionStoreUnavailable):
+        try:
             await self.session.arun(self.giving_back())
+        except SessionStoreUnavailable:
+            left_over.append(self)
+
+
+left_over: deque[SessionLock] = deque(maxlen=1000)
+"""Locks that this process could not give back in an outage. Its next requests that want a lock do so first."""
+
+
+def _giving_left_over_back(partition: Partition) -> Steps[None]:
+    """Give back some of the locks in ``partition`` that were left over."""
+    for lock in [each for each in left_over.copy() if each.partition == partition][:LEFT_OVER_AT_ONCE]:
+        yield from lock.giving_back()
+        with suppress(ValueError):  # Another thread may have been faster.
+            left_over.remove(lock)
 
 
 def reading_anew(session: SessionStore) -> Steps[None]:

@@ -234,6 +234,12 @@ def test_a_wrong_argument_is_refused_where_the_view_is_decorated(given: dict[str
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("given", [SessionStore, [], "shop.pay"])
+def test_what_is_no_view_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match="decorates a view, a method or what include"):
+        one_at_a_time()(given)
+
+
 def test_without_our_middleware_it_is_an_error_that_says_so(cookie) -> None:
     @one_at_a_time()
     def view(request: HttpRequest) -> HttpResponse:
