@@ -18,9 +18,10 @@ from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import scripts
+from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.steps import Call, Steps, in_store
+from django_redsess.transport.steps import Call, Steps, adrive, drive, in_store
 
 PAUSE_MIN = 0.005
 """Seconds between two questions of the first in line. Those behind wait so much longer for each who is ahead."""
@@ -92,15 +93,19 @@ class SessionLock:
 
     def give_back(self) -> None:
         """Give the lock back, or stop waiting for it. In an outage, it is given back later, or runs out by itself."""
-        try:
-            self.session.run(self.giving_back())
-        except SessionStoreUnavailable:
-            left_over.append(self)
+        drive(self._giving_back_now_or_later())
 
     async def agive_back(self) -> None:
         """Await what :meth:`give_back` does."""
+        await adrive(self._giving_back_now_or_later())
+
+    def _giving_back_now_or_later(self) -> Steps[None]:
+        # A request waits only once for a server that does not answer. One that is full answers at once.
+        if self.session.unavailable is not None and server_of(self.partition).outages.out_of_reach.known:
+            left_over.append(self)
+            return
         try:
-            await self.session.arun(self.giving_back())
+            yield from self.giving_back()
         except SessionStoreUnavailable:
             left_over.append(self)
 
