@@ -31,7 +31,7 @@ from django_redsess.transport.steps import Steps
 
 __all__ = ["one_at_a_time"]
 
-Wrapped = TypeVar("Wrapped", bound=Callable[..., Any] | tuple[Any, ...])
+View = TypeVar("View", bound=Callable[..., Any] | tuple[Any, ...])
 Otherwise = Callable[[HttpRequest], Any]
 
 NO_SESSION = (
@@ -40,9 +40,7 @@ NO_SESSION = (
 )
 
 
-def one_at_a_time(
-    wait: float = 10, hold: float = 30, otherwise: Otherwise | None = None
-) -> Callable[[Wrapped], Wrapped]:
+def one_at_a_time(wait: float = 10, hold: float = 30, otherwise: Otherwise | None = None) -> Callable[[View], View]:
     """
     Decorate a view: the requests of one session are answered one after the other, in the order in which they came.
 
