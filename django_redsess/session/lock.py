@@ -127,9 +127,10 @@ def reading_anew(session: SessionStore) -> Steps[None]:
     Let what was loaded before the lock was had be what is stored now.
 
     What was changed before is saved: a save merges. Without changes, the session is loaded again. Nothing is sent for a
-    session that was not loaded. Raises UpdateError if the session is not the same user's any more.
+    session that was not loaded, or is not stored yet. Raises UpdateError if the session is not the same user's any
+    more.
     """
-    if "_session_cache" not in session.__dict__:
+    if "_session_cache" not in session.__dict__ or session.session_key is None:
         return
     if session.modified:
         yield from session.saving()

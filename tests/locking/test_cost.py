@@ -56,6 +56,14 @@ def test_a_session_that_was_read_before_takes_one_more(
     assert sent == expected
 
 
+def test_who_brings_an_unknown_session_is_asked_about_once(browser, sent, settings) -> None:
+    settings.MIDDLEWARE = [SESSION, f"{SITE}.WritesOnTheWayIn"]
+    browser.client.handler.load_middleware(is_async=isinstance(browser.client, AsyncClient))
+    browser.cookie = "k" * 32
+    assert browser.get("/locks/count/").content == b"0"
+    assert sent == ["read", "note", "lock", "add"]
+
+
 def test_a_lock_sends_nothing_else(browser, commands) -> None:
     browser.get("/locks/count/")
     commands()
