@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
 __all__ = [
     "SessionLimitReached",
+    "SessionNotReadable",
     "SessionStoreUnavailable",
     "SignInRefused",
 ]
@@ -25,6 +26,15 @@ class SessionStoreUnavailable(Exception):  # noqa: N818
     """Why, in words that may name addresses. They are for developers only."""
     lasts = False
     """Whether it lasts until a person changes something: a password, a permission, an address."""
+
+
+class SessionNotReadable(ImproperlyConfigured):
+    """
+    A session can't be read by this process, and could be by another one.
+
+    A later release has written it, in a way that this one does not know. The session is good: nobody is signed out. The
+    text of the exception says what to install.
+    """
 
 
 class SignInRefused(PermissionDenied):

@@ -57,11 +57,11 @@ end
 -- The header of a record, as record.py writes it.
 
 -- Where the length of the user id stands.
-local length_at = 29
+local length_at = 18
 
--- Whether a record has this release's format, 4. Another release may write another one.
+-- Whether a record has this release's format, 5. Another release may write another one.
 local function is_readable(record)
-  if #record <= length_at or string.byte(record, 1) ~= 52 then return false end
+  if #record <= length_at or string.byte(record, 1) ~= 53 then return false end
   local user_id_length = string.byte(record, length_at)
   return #record >= length_at + user_id_length + (user_id_length > 0 and 6 or 0)
 end

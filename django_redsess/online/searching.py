@@ -22,7 +22,7 @@ from django_redsess.online.listing import Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session import reading
 from django_redsess.session.address_index import Network, named_network
-from django_redsess.session.record import RecordError, client_in, sealed_part, unpack
+from django_redsess.session.record import RecordError, checked, client_in, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.packing import head, tail
@@ -298,7 +298,7 @@ def _likely(records: Mapping[str, bytes], wanted: Wanted, until: float) -> tuple
 def _is_genuine(sid: str, record: bytes, user_ids: Collection[str] | None) -> bool:
     # Raises RecordError if the seal does not fit.
     if user_ids is None:
-        return bool(sealed_part(sid, record))
+        return bool(checked(sid, record))
     # Another program may have written to a user's list.
     return unpack(sid, record).user_id in user_ids
 

@@ -5,20 +5,20 @@ browsers. The other has what Django and others write into most sessions. Such te
 
 The client part is a stream of the user agent, then the address of 0, 4 or 16 bytes. It is empty if both are unknown.
 
-The data part:
+The data part has a kind, which the record's header holds: ``SIGNED_IN``, ``HASH`` or 0 (nothing is cut out); plus
+``DEFLATED`` if the rest is a stream. Then come, unless the kind is 0 or ``DEFLATED``:
 
 ====== =================================================================================================
 bytes  content
 ====== =================================================================================================
-1      kind: ``SIGNED_IN``, ``HASH`` or 0 (nothing is cut out); plus ``DEFLATED`` if the rest is a stream
 32     Django's session hash. It is cut out of the data with its key. With ``SIGNED_IN``, all three keys
        that Django's ``login()`` writes are cut out: the hash and the user id are enough to restore them
 2      the place of what was cut out
-rest   the rest of the data, plain or as a stream. Place and rest are left out if the rest is ``{}``
 ====== =================================================================================================
 
-If another serializer than Django's wrote the data, three things come first: the byte ``NAMED``, the length of the
-serializer's dotted path (one byte), and that path.
+And the rest of the data, plain or as a stream. Place and rest are left out if the rest is ``{}``.
+
+If another serializer than Django's wrote the data, its dotted path comes first, after one byte with the path's length.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ PLAIN_BYTES_MAX, PLAIN_SIGNED_IN_MAX = 29, 64
 a shorter one would take the same memory. The second is for the rest that a user has: it is larger, but read faster."""
 
 DEFLATED, SIGNED_IN, HASH = 1, 2, 4
-NAMED = 8
-_BYTES = [bytes([kind]) for kind in range(8)]
+"""The kind of the data part, in the three lowest bits of a number."""
 
 # The text around the user id and before the hash, in the JSON of Django's serializer. A quote follows the hash.
 ID_KEY = b'"_auth_user_id":"'
@@ -86,38 +85,37 @@ CLIENT_BYTES_MAX = 2048
 """Far more than a user agent has. Searches inflate a client part before they check its seal, and never beyond this."""
 
 
-def packed_data(data: bytes, user_id: bytes) -> bytes:
-    """Pack the data of a session. ``user_id`` is empty for a guest."""
+def packed_data(data: bytes, user_id: bytes) -> tuple[int, bytes]:
+    """Pack the data of a session. Return their kind, and the bytes. ``user_id`` is empty for a guest."""
     kind, cut = 0, b""
     if user_id:
         kind, cut, data = _cut(data, user_id)
         if not data:
-            return _BYTES[kind] + cut
+            return kind, cut
     if len(data) > (PLAIN_SIGNED_IN_MAX if kind else PLAIN_BYTES_MAX):
         deflated = _deflated(data)
         if len(deflated) < len(data):
             kind, data = kind | DEFLATED, deflated
-    return _BYTES[kind] + cut + data
+    return kind, cut + data
 
 
-def unpacked_data(packed: bytes, user_id: bytes) -> bytes:
+def unpacked_data(kind: int, packed: bytes, user_id: bytes) -> bytes:
     """
     Unpack the data that :func:`packed_data` has packed.
 
-    Raises ValueError, IndexError or zlib.error for bytes that it did not write.
+    Raises ValueError or zlib.error for what it did not return.
     """
-    kind = packed[0]
     if kind <= DEFLATED:
-        return _inflated(packed[1:], DATA)[0] if kind else packed[1:]
+        return _inflated(packed, DATA)[0] if kind else packed
     place, rest = 1, b"{}"
-    if len(packed) != 33:
-        place, rest = int.from_bytes(packed[33:35], "big"), packed[35:]
-        if len(packed) < 35 or kind > HASH | DEFLATED:
+    if len(packed) != 32:
+        place, rest = int.from_bytes(packed[32:34], "big"), packed[34:]
+        if len(packed) < 34 or kind > HASH | DEFLATED:
             raise ValueError("not packed here")
         if kind & DEFLATED:
             rest, _ = _inflated(rest, DATA)
     keys = HASH_KEY if kind & HASH else ID_KEY + user_id + BACKEND_KEY
-    return b"".join((rest[:place], keys, hexlify(packed[1:33]), b'"', rest[place:]))
+    return b"".join((rest[:place], keys, hexlify(packed[:32]), b'"', rest[place:]))
 
 
 def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
@@ -147,13 +145,13 @@ def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
 def packed_name(serializer: str) -> bytes:
     """Pack the dotted path of a serializer, to stand before the data. Raises ValueError for more than 255 bytes."""
     name = serializer.encode()
-    return bytes((NAMED, len(name))) + name
+    return bytes((len(name),)) + name
 
 
 def unpacked_name(packed: bytes) -> tuple[str, bytes]:
     """Return the dotted path that :func:`packed_name` has packed, and the bytes behind it."""
-    end = 2 + packed[1]
-    return packed[2:end].decode(), packed[end:]
+    end = 1 + packed[0]
+    return packed[1:end].decode(), packed[end:]
 
 
 def packed_client(address: str, user_agent: str) -> bytes:

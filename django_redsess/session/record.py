@@ -3,21 +3,34 @@
 ====== ======= =======================================================================================
 bytes  from    content
 ====== ======= =======================================================================================
-1      0       the format, ``4``
+1      0       the format, ``5``
 6      1       revision: random, new with each write
 5      7       Django's deadline, seconds since 1970, rounded up
 4      12      Django's age, seconds, rounded up; 0 if the deadline was set as a date
-12     16      seal: keyed BLAKE2b of format, sid and all that follows; each PREFIX has its own key
-1      28      length of the user id, in bytes
-n      29      user id, UTF-8; empty for a guest
-6      29 + n  login time, milliseconds since 1970; left out for a guest
+1      16      how the record is written: see below
+1      17      length of the user id, in bytes
+n      18      user id, UTF-8; empty for a guest
+6      18 + n  login time, milliseconds since 1970; left out for a guest
+12             seal: keyed BLAKE2b of format, sid, all from 16 on and all that follows
 1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
 c              client part: address and user agent, see compression.py
 rest           data part: the serialized data and the name of the serializer, see compression.py
 ====== ======= =======================================================================================
 
 The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
-A record names the serializer that wrote its data, so that SESSION_SERIALIZER can change.
+Each PREFIX has its own key. A record names the serializer that wrote its data, so that SESSION_SERIALIZER can change.
+
+The byte at 16:
+
+========== =============================================================================================
+bits       meaning
+========== =============================================================================================
+1, 2, 4    the kind of the data part: ``DEFLATED``, ``SIGNED_IN`` and ``HASH`` of compression.py
+8          ``NAMED``: the data part begins with the name of its serializer. Without it, Django's wrote them
+32 and 64  ``DICTIONARIES``: which dictionaries the streams of both parts have. 0: those of compression.py.
+           No release has others yet. A record with others can't be read here, and is not taken for bad
+16 and 128 ``RESERVED``. Who does not know their meaning reads the record all the same, and keeps them
+========== =============================================================================================
 """
 
 from __future__ import annotations
@@ -36,8 +49,11 @@ from django.contrib.sessions.serializers import JSONSerializer
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from django_redsess.exceptions import SessionNotReadable
 from django_redsess.session.compression import (
-    NAMED,
+    DEFLATED,
+    HASH,
+    SIGNED_IN,
     packed_client,
     packed_data,
     packed_name,
@@ -54,7 +70,13 @@ SEAL_SIZE = 12
 REVISION_SIZE = 6
 """48 bits, new for each write. They only need to differ from those of concurrent writes."""
 
-SEAL_AT, SEALED_AT = 16, 28
+HOW_AT, LENGTH_AT, USER_ID_AT = 16, 17, 18
+LOGIN_SIZE = 6
+
+KIND = DEFLATED | SIGNED_IN | HASH
+NAMED, DICTIONARIES, RESERVED = 8, 32 | 64, 16 | 128
+"""Bits of the byte that says how a record is written. The table at the top of this file has their meanings."""
+
 USER_ID_MAX = 255
 DEADLINE_MAX, AGE_MAX = 2**40 - 1, 2**32 - 1
 """In seconds. The longest age is 136 years."""
@@ -84,7 +106,8 @@ class Record(NamedTuple):
 
     For a guest, ``user_id`` is ``""`` and ``login_ms`` is 0. ``age_seconds`` is 0 if the deadline was set as a date.
     :func:`stored_client` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made.
-    ``serializer`` is its dotted path, ``""`` for Django's own: see :func:`name_of`.
+    ``serializer`` is its dotted path, ``""`` for Django's own: see :func:`name_of`. ``reserved`` are bits that a later
+    release has set and this one only keeps.
     """
 
     user_id: str
@@ -94,6 +117,7 @@ class Record(NamedTuple):
     client_packed: bytes
     data: bytes
     serializer: str = ""
+    reserved: int = 0
     revision: bytes = b""
 
 
@@ -103,20 +127,21 @@ def pack(sid: str, record: Record) -> bytes:
 
     Raises ValueError for a user id of more than 255 bytes.
     """
-    user_id, login_ms, deadline, age, client, data, serializer, _ = record
+    user_id, login_ms, deadline, age, client, data, serializer, reserved, _ = record
     name = user_id.encode()
     if len(name) > USER_ID_MAX:
         raise ValueError(f"A user id has at most {USER_ID_MAX} bytes; this one has {len(name)}.")
     login = login_ms.to_bytes(6, "big") if name else b""
     length = _BYTES[len(client)] if len(client) < 255 else b"\xff" + len(client).to_bytes(2, "big")
-    packed = packed_data(data, name)
+    how, packed = packed_data(data, name)
     if serializer:
-        packed = packed_name(serializer) + packed
-    sealed = b"".join((_BYTES[len(name)], name, login, length, client, packed))
+        how, packed = how | NAMED, packed_name(serializer) + packed
+    header, parts = b"".join((_BYTES[how | reserved], _BYTES[len(name)], name, login)), length + client + packed
     if not (0 <= deadline <= DEADLINE_MAX and 0 <= age <= AGE_MAX):
         deadline, age = min(max(0, deadline), DEADLINE_MAX), min(max(0, age), AGE_MAX)
     times = (deadline << 32 | age).to_bytes(9, "big")
-    return b"".join((FORMAT, urandom(REVISION_SIZE), times, _seal(_sealings(prefix())[0], sid, sealed), sealed))
+    seal = _seal(_sealings(prefix())[0], sid, header, parts)
+    return b"".join((FORMAT, urandom(REVISION_SIZE), times, header, seal, parts))
 
 
 def revision_of(record: bytes) -> bytes:
@@ -136,7 +161,7 @@ def django_times(record: bytes) -> tuple[int, int]:
 
 def has_user(record: bytes) -> bool:
     """Return whether a packed record has a user. The seal is not checked."""
-    return record[:1] == FORMAT and len(record) > SEALED_AT and record[SEALED_AT] > 0
+    return record[:1] == FORMAT and len(record) > LENGTH_AT and record[LENGTH_AT] > 0
 
 
 def unpack(sid: str, record: bytes) -> Record:
@@ -144,28 +169,34 @@ def unpack(sid: str, record: bytes) -> Record:
     Unpack the record that :func:`pack` made for the session ``sid``. The client part stays packed.
 
     Raises RecordError if the format is unknown, or if the seal fits neither ``SECRET_KEY`` nor any of
-    ``SECRET_KEY_FALLBACKS``. Such a record was changed, cut short, or copied from another session or ``PREFIX``.
+    ``SECRET_KEY_FALLBACKS``. Such a record was changed, cut short, or copied from another session or ``PREFIX``. Raises
+    SessionNotReadable for a genuine one that only another process can read.
     """
-    sealed = sealed_part(sid, record)
-    at = 1 + sealed[0]
-    name, login_ms = sealed[1:at], 0
+    header, parts = checked(sid, record)
+    how, name, login_ms = header[0], header[2:], 0
     if name:
-        login_ms = int.from_bytes(sealed[at : at + 6], "big")
-        at += 6
-    length = sealed[at]
+        name, login_ms = name[:-LOGIN_SIZE], int.from_bytes(name[-LOGIN_SIZE:], "big")
+    length, at = parts[0], 1
     if length == 255:
-        length = int.from_bytes(sealed[at + 1 : at + 3], "big")
-        at += 2
-    data_at = at + 1 + length
+        length, at = int.from_bytes(parts[1:3], "big"), 3
+    data_at = at + length
     times = int.from_bytes(record[7:16], "big")
-    client, packed, serializer = sealed[at + 1 : data_at], sealed[data_at:], ""
-    if packed[0] == NAMED:
-        serializer, packed = unpacked_name(packed)
-    data, revision = unpacked_data(packed, name), record[1 : 1 + REVISION_SIZE]
+    client, packed, serializer = parts[at:data_at], parts[data_at:], ""
+    if how > KIND:
+        _require_readable(how)
+        if how & NAMED:
+            serializer, packed = unpacked_name(packed)
+    data, revision = unpacked_data(how & KIND, packed, name), record[1 : 1 + REVISION_SIZE]
     # As Record() does, in half the time.
     return tuple.__new__(
-        Record, (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, serializer, revision)
+        Record,
+        (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, serializer, how & RESERVED, revision),
     )
+
+
+def _require_readable(how: int) -> None:
+    if how & DICTIONARIES:
+        raise SessionNotReadable("A later release of django-redsess has written this session. Install it here, too.")
 
 
 def client_in(record: bytes) -> bytes:
@@ -174,10 +205,9 @@ def client_in(record: bytes) -> bytes:
 
     The seal is not checked: any bytes may be returned. ``b""`` if the format is unknown.
     """
-    if record[:1] != FORMAT or len(record) <= SEALED_AT:
+    if record[:1] != FORMAT or len(record) <= LENGTH_AT:
         return b""
-    name = record[SEALED_AT]
-    at = SEALED_AT + 1 + name + (6 if name else 0)
+    at = _seal_at(record) + SEAL_SIZE
     length = record[at] if at < len(record) else 0
     if length == 255:
         length = int.from_bytes(record[at + 1 : at + 3], "big")
@@ -198,27 +228,44 @@ def stored_client(record: Record) -> Client:
 
 
 def log_unusable(sid: str, error: Exception) -> None:
-    """Log that the record of ``sid`` can't be used. A foreign exception's text is not logged: it may show data."""
+    """
+    Log that the record of ``sid`` can't be used. A foreign exception's text is not logged: it may show data.
+
+    Raises ``error`` again if it is SessionNotReadable: the record is good.
+    """
+    if isinstance(error, SessionNotReadable):
+        raise error
     reason = str(error) if isinstance(error, RecordError) else type(error).__name__
     logger.warning("Session data of %s is not usable: %s", sid, reason)
 
 
-def sealed_part(sid: str, record: bytes) -> bytes:
-    """Return the sealed part of a packed record: it is as this site wrote it. Raises what :func:`unpack` raises."""
-    if record[:1] != FORMAT or len(record) <= SEALED_AT:
+def checked(sid: str, record: bytes) -> tuple[bytes, bytes]:
+    """
+    Return two pieces of a packed record as this site wrote them: the header from 16 on, and all after the seal.
+
+    Raises RecordError as :func:`unpack` does.
+    """
+    if record[:1] != FORMAT or len(record) <= LENGTH_AT:
         raise RecordError("unknown format")
-    seal, sealed = record[SEAL_AT:SEALED_AT], record[SEALED_AT:]
+    seal_at = _seal_at(record)
+    parts_at = seal_at + SEAL_SIZE
+    header, seal, parts = record[HOW_AT:seal_at], record[seal_at:parts_at], record[parts_at:]
     for sealing in _sealings(prefix()):
-        if compare_digest(seal, _seal(sealing, sid, sealed)):
-            return sealed
+        if compare_digest(seal, _seal(sealing, sid, header, parts)):
+            return header, parts
     raise RecordError("the seal does not fit")
 
 
-def _seal(sealing: blake2b, sid: str, sealed: bytes) -> bytes:
-    # The sid has a fixed length, and the sealed part has its own lengths. So two contents never make the same bytes.
+def _seal_at(record: bytes) -> int:
+    length = record[LENGTH_AT]
+    return USER_ID_AT + length + LOGIN_SIZE if length else USER_ID_AT
+
+
+def _seal(sealing: blake2b, sid: str, header: bytes, parts: bytes) -> bytes:
+    # The sid has a fixed length, and the rest has its own lengths. So two contents never make the same bytes.
     seal = sealing.copy()
-    seal.update(sid.encode())
-    seal.update(sealed)
+    seal.update(sid.encode() + header)
+    seal.update(parts)
     return seal.digest()
 
 

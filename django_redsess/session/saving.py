@@ -89,7 +89,7 @@ def change_of(session: SessionState) -> Change | None:
     user_id, login_ms, client = base.user_id, base.login_ms, session.client_part(base.user_id)
     entry = None if client == base.client_packed else changed_entry(base, client)
     written, serializer = serialized(session.serializer, data)
-    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, written, serializer)
+    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, written, serializer, base.reserved)
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
     step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
@@ -222,6 +222,8 @@ class SaveAttempts:
         client = session.client_part(user_id)
         data, serializer = serialized(session.serializer, self.data)
         record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer)
+        if base is not None and base.reserved:
+            record = record._replace(reserved=base.reserved)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.

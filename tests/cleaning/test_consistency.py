@@ -108,7 +108,7 @@ def sessions(client: Redis) -> dict[str, tuple[Any, ...]]:
     for partition in keyspace().partitions:
         for packed_sid, record in client.hgetall(partition.login).items():
             sid = packed_sid.decode()
-            user_id = record[29 : 29 + record[28]].decode()
+            user_id = record[18 : 18 + record[17]].decode()
             names = [partition.expire, partition.recent, partition.guests, partition.online_user]
             names += [partition.online_user_of(user_id)] if user_id else []
             scores = [client.zscore(name, sid) for name in names]

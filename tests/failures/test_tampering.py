@@ -84,7 +84,7 @@ def test_a_record_is_refused_when_a_byte_that_is_sealed_is_changed_added_or_left
     genuine = redis.hget(login(sid), sid)
     log.clear()
     # Behind the format come the revision and two times, which a script must be able to write.
-    for at in (0, 16, 28, len(genuine) // 2, len(genuine) - 1):
+    for at in (0, 16, 17, 18, 26, len(genuine) // 2, len(genuine) - 1):
         before, byte, after = genuine[:at], genuine[at : at + 1], genuine[at + 1 :]
         for changed in (bytes([byte[0] ^ 1]) + after, after, b"\x00" + byte + after, b""):
             redis.hset(login(sid), sid, before + changed)
@@ -115,8 +115,8 @@ def test_pickles_are_refused_and_not_run(browser, alice, redis, log, settings, t
     sid, made = browser.sid, tmp_path / "made"
     payload = pickle.dumps(MakesFile(made))
     genuine = redis.hget(login(sid), sid)
-    # Format, revision, times, seal, user and login time are alice's, no client is known, and nothing is deflated.
-    kept = genuine[: 29 + genuine[28] + 6] + b"\x00\x00" if header else b""
+    # Format, revision, times, user, login time and seal are alice's, no client is known, and nothing is deflated.
+    kept = genuine[:16] + b"\x00" + genuine[17 : 18 + genuine[17] + 18] + b"\x00" if header else b""
     redis.hset(login(sid), sid, kept + payload)
     assert_refused(browser, log)
     online.find([sid])
@@ -126,7 +126,7 @@ def test_pickles_are_refused_and_not_run(browser, alice, redis, log, settings, t
     assert made.exists()
 
 
-@pytest.mark.parametrize("record", [b"", b"4" + b"\xff" * 100, b"\x80\x04." * 50])
+@pytest.mark.parametrize("record", [b"", b"5" + b"\xff" * 100, b"\x80\x04." * 50])
 def test_nothing_that_meets_a_foreign_record_fails(browser, alice, redis, record: bytes) -> None:
     browser.sign_in(alice)
     sid, cookie = browser.sid, browser.cookie
@@ -294,7 +294,7 @@ def test_a_forged_user_is_not_written_into_the_history_as_it_is(administrator, a
     visitor.force_login(alice)
     sid = visitor.session.sid
     genuine = redis.hget(login(sid), sid)
-    redis.hset(login(sid), sid, genuine[:28] + b"\x01" + user_id + genuine[29 + genuine[28] :])
+    redis.hset(login(sid), sid, genuine[:17] + b"\x01" + user_id + genuine[18 + genuine[17] :])
     assert administrator.post(f"{LIST}end/", {"sids": sid}, follow=True).status_code == 200
     entry = LogEntry.objects.get()
     assert str(entry.object_id).isprintable()

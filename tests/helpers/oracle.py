@@ -66,17 +66,17 @@ def disagreements(client: redis.Redis) -> list[str]:
 
 
 def _user_of(record: bytes) -> str:
-    return record[29 : 29 + record[28]].decode()
+    return record[18 : 18 + record[17]].decode()
 
 
 def _login_ms_of(record: bytes) -> int:
-    beginning = 29 + record[28]
+    beginning = 18 + record[17]
     return int.from_bytes(record[beginning : beginning + 6], "big")
 
 
 def _score_of(record: bytes) -> int | None:
     """The place of the address in a record: an IPv4 address as a number, or 2^52 and the first 52 bits of another."""
-    at = 29 + record[28] + (6 if record[28] else 0)
+    at = 18 + record[17] + (6 if record[17] else 0) + 12
     length, at = record[at], at + 1
     if length == 255:
         length, at = int.from_bytes(record[at : at + 2], "big"), at + 2

@@ -93,7 +93,7 @@ def all_known(client: redis_py.Redis) -> list[Known]:
             for sid, score in client.zrange(name, 0, -1, withscores=True)
         }
         for sid, record in client.hgetall(partition.login).items():
-            user_id = record[29 : 29 + record[28]].decode()
+            user_id = record[18 : 18 + record[17]].decode()
             found.append(Known(sid.decode(), user_id, int(logins.get(sid, 0)), int(seen[sid])))
     return found
 

@@ -2,12 +2,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from django_redsess.exceptions import SessionNotReadable
 from django_redsess.session.record import (
+    DICTIONARIES,
+    RESERVED,
     Client,
     Record,
     RecordError,
+    client_in,
     client_packed,
     django_times,
+    has_user,
+    log_unusable,
     pack,
     revision_of,
     unpack,
@@ -34,22 +40,28 @@ def read(sid: str, packed: bytes) -> Record:
     some.integers(0, 2**32 - 1),
     some.binary() | some.binary(min_size=250, max_size=260) | some.just(b"a" * 65_535),
     some.binary(),
+    some.sampled_from(["", "shop.serializers.Own", "s" * 255]),
+    some.integers(0, 255).map(RESERVED.__and__),
 )
 def test_reads_whatever_it_wrote(
-    user_id: str, login_ms: int, deadline_seconds: int, age_seconds: int, client: bytes, data: bytes
+    user_id: str, login_ms: int, deadline: int, age: int, client: bytes, data: bytes, serializer: str, reserved: int
 ) -> None:
-    record = Record(user_id, login_ms if user_id else 0, deadline_seconds, age_seconds, client, data)
-    assert read(SID, pack(SID, record)) == record
+    record = Record(user_id, login_ms if user_id else 0, deadline, age, client, data, serializer, reserved)
+    packed = pack(SID, record)
+    assert read(SID, packed) == record
+    assert packed[16] & RESERVED == reserved
+    assert client_in(packed) == client
+    assert has_user(packed) == bool(user_id)
 
 
 def test_what_scripts_read_has_a_fixed_place() -> None:
     packed = pack(SID, RECORD)
-    assert packed[:1] == b"4"
+    assert packed[:1] == b"5"
     assert int.from_bytes(packed[7:12], "big") == 1_791_209_600
     assert int.from_bytes(packed[12:16], "big") == 1_209_600
-    assert packed[28:35] == b"\x06" + "7:ä b".encode()
-    assert int.from_bytes(packed[35:41], "big") == 1_790_000_000_123
-    assert pack(SID, GUEST)[28] == 0
+    assert packed[16:24] == b"\x00\x06" + "7:ä b".encode()
+    assert int.from_bytes(packed[24:30], "big") == 1_790_000_000_123
+    assert pack(SID, GUEST)[16:18] == b"\x00\x00"
     assert unpack(SID, packed).revision == revision_of(packed) == packed[1:7]
     assert revision_of(pack(SID, RECORD)) != revision_of(packed)
 
@@ -90,10 +102,23 @@ def test_every_changed_byte_but_those_of_revision_and_times_is_noticed_and_every
             unpack(SID, packed[:length])
 
 
+@pytest.mark.parametrize("dictionaries", [32, 64, 96])
+def test_a_record_with_dictionaries_of_a_later_release_is_not_taken_for_a_bad_one(dictionaries: int) -> None:
+    packed = pack(SID, RECORD._replace(reserved=dictionaries))
+    assert packed[16] & DICTIONARIES == dictionaries
+    with pytest.raises(SessionNotReadable, match="A later release") as raised:
+        unpack(SID, packed)
+    with pytest.raises(SessionNotReadable):
+        log_unusable(SID, raised.value)
+    # Where it is forged, it is bad.
+    with pytest.raises(RecordError):
+        unpack(SID, packed[:-1])
+
+
 def test_a_record_of_an_earlier_format_another_session_prefix_or_secret_key_is_refused(settings) -> None:
     packed = pack(SID, RECORD)
     with pytest.raises(RecordError, match="unknown format"):
-        unpack(SID, b"2" + packed[1:])
+        unpack(SID, b"4" + packed[1:])
     with pytest.raises(RecordError):
         unpack(sid_of("another session key"), packed)
     for name, value in (("REDSESS", {**settings.REDSESS, "PREFIX": "another-site"}), ("SECRET_KEY", "new")):
