@@ -73,6 +73,11 @@ def _are(value: object, allows: Callable[[Any], bool]) -> bool:
     return isinstance(value, list | tuple) and all(map(allows, value))
 
 
+def are_keys(value: object) -> bool:
+    """Tell whether ``value`` is a list or tuple of texts or bytes, none of them empty."""
+    return _are(value, lambda key: isinstance(key, str | bytes) and bool(key))
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -126,13 +131,14 @@ PREFIX_TEXT = Rule(
 class Setting(Generic[T]):
     """
     A key of ``REDSESS``: its ``default``, the ``rule`` for its values, and its ``meaning``, which the reference shows.
+    What ``is_secret`` is shown in no message.
 
     The value is found in ``Conf`` itself from the first time on, since a request reads a dozen of them and Django takes
     a microsecond for each.
     """
 
-    def __init__(self, default: T, rule: Rule, meaning: str) -> None:
-        self.default, self.rule, self.meaning = default, rule, meaning
+    def __init__(self, default: T, rule: Rule, meaning: str, *, is_secret: bool = False) -> None:
+        self.default, self.rule, self.meaning, self.is_secret = default, rule, meaning, is_secret
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -352,6 +358,29 @@ class Conf:
         "full",
         Rule(lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"),
         "How much of the client's address is stored: ``full``, only the network (``truncated``), or ``none``.",
+    )
+    ENCRYPT = Setting[bool](
+        False,
+        TRUE_OR_FALSE,
+        """
+        Whether records of sessions are encrypted when they are written. Needs the extra ``encryption``.
+
+        What is read may be encrypted or not, whatever the value is.
+        """,
+    )
+    ENCRYPTION_KEYS = Setting[Sequence[str | bytes] | str](
+        (),
+        Rule(
+            lambda value: is_path(value) or are_keys(value),
+            "a list or tuple of keys, each a text or bytes, or the dotted path of a function that returns one, such as "
+            "'shop.keys.of_sessions'",
+        ),
+        """
+        The keys that encrypt, or the dotted path of a function that returns them. The first one writes, and all read.
+
+        Without any, the keys are derived from ``SECRET_KEY`` and ``SECRET_KEY_FALLBACKS``. These are always read, too.
+        """,
+        is_secret=True,
     )
     INDEX_ADDRESSES = Setting[bool](
         False,

@@ -30,10 +30,11 @@ class SessionStoreUnavailable(Exception):  # noqa: N818
 
 class SessionNotReadable(ImproperlyConfigured):
     """
-    A session can't be read by this process, and could be by another one.
+    A session can't be read or written by this process, and could be by another one.
 
-    A later release has written it, in a way that this one does not know. The session is good: nobody is signed out. The
-    text of the exception says what to install.
+    A later release has written it, in a way that this one does not know; or it is encrypted, and the extra
+    ``encryption`` is missing here; or the function that :confval:`ENCRYPTION_KEYS` names has failed. The session is
+    good: nobody is signed out. The text of the exception says what to do.
     """
 
 

@@ -55,19 +55,31 @@ class Fault(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """One step of a check: the cursor of the next step (0: done), how much was compared, and the faults."""
+    """
+    One step of a check: the cursor of the next step (0: done), how much was compared, and the faults.
+
+    Also how many of the sessions are sealed only, and how many are encrypted.
+    """
 
     cursor: int
     entries: int
     record_bytes: int
     faults: list[Fault]
+    sealed: int
+    encrypted: int
 
 
 class Comparison(NamedTuple):
-    """The result of one call: the number of ``entries`` compared, and the faults found, mended or not."""
+    """
+    The result of one call: the number of ``entries`` compared, and the faults found, mended or not.
+
+    ``sealed`` and ``encrypted`` are how many sessions of each kind it has read: in all, each session counts once.
+    """
 
     entries: int
     faults: list[Fault]
+    sealed: int = 0
+    encrypted: int = 0
 
 
 def check(*, mend: bool = False) -> Iterator[Comparison]:
@@ -98,7 +110,7 @@ def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = 
     cursor, about = None, 1
     while cursor != 0:
         checked = _check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
-        yield Comparison(checked.entries, checked.faults)
+        yield Comparison(checked.entries, checked.faults, checked.sealed, checked.encrypted)
         cursor = checked.cursor
         about = _next_about(about, checked.record_bytes)
 
@@ -173,8 +185,8 @@ def _next_about(about: int, record_bytes: int) -> int:
 
 
 def _checked(reply: list[Any], _: EndedSessions) -> Checked:
-    cursor, entries, record_bytes, faults = reply
-    return Checked(int(cursor), entries, record_bytes, _faults(faults))
+    cursor, entries, record_bytes, faults, sealed, encrypted = reply
+    return Checked(int(cursor), entries, record_bytes, _faults(faults), sealed, encrypted)
 
 
 def _faults(reply: list[bytes]) -> list[Fault]:

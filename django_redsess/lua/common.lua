@@ -66,6 +66,11 @@ local function is_readable(record)
   return #record >= length_at + user_id_length + (user_id_length > 0 and 6 or 0)
 end
 
+-- Whether a readable record is encrypted: the bit 16 of the byte that says how it is written.
+local function is_encrypted(record)
+  return math.floor(string.byte(record, length_at - 1) / 16) % 2 == 1
+end
+
 -- The user id of a record; "" for a guest's, and for one that can't be read.
 local function user_of(record)
   if not record or not is_readable(record) then return "" end

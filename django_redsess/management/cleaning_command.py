@@ -107,6 +107,10 @@ class CleaningCommand(CommandWithExamples):
         """Return what a person is to do after an outage that lasted too long."""
         return "run it again"
 
+    def done(self) -> int:
+        """Return how much was done, for what it says of its speed."""
+        return sum(self.counts.values())
+
     def sentence(self, counts: dict[str, int]) -> str:
         """Return a sentence about what was done."""
         raise NotImplementedError
@@ -181,7 +185,7 @@ class CleaningCommand(CommandWithExamples):
 
     def _summarize(self) -> None:
         seconds = monotonic() - self._started
-        done = sum(self.counts.values())
+        done = self.done()
         rate = done / seconds if done else 0.0
         worth_telling = done and seconds >= TIMED_SECONDS_MIN
         took = f" That took {seconds:.1f} s: {rate:,.0f} a second." if worth_telling else ""

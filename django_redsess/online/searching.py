@@ -3,7 +3,8 @@ Searching by network, browser and operating system.
 
 With ``INDEX_ADDRESSES``, the sessions of a network are found by the index of addresses. No list has browsers and
 systems, so the newest sessions are looked through. Of each, the server sends the first bytes of its record, which tell
-who sent the last request. Only of those that match is the seal checked.
+who sent the last request. Only of those that match is the seal checked. An encrypted record tells it only when it is
+read whole and decrypted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from django_redsess.online.listing import Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session import reading
 from django_redsess.session.address_index import Network, named_network
-from django_redsess.session.record import RecordError, checked, client_in, unpack
+from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.packing import head, tail
@@ -262,12 +263,14 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
     for start in range(0, len(sids), LOOKED_AT_ONCE):
         asked = sids[start : start + LOOKED_AT_ONCE]
         heads = yield from _read(asked, until, cut_to=HEAD_BYTES)
-        likely, seen = _likely(heads, wanted, until)
+        likely, seen = _likely(heads, wanted, until, cut_to=HEAD_BYTES)
         cut = [sid for sid, head in likely.items() if len(head) == HEAD_BYTES]
         if cut:
             # Some may have changed by now, and some are not read if there is no time.
-            whole, seen_whole = _likely((yield from _read(cut, until, cut_to=None)), wanted, until)
-            likely |= whole
+            whole, seen_whole = _likely((yield from _read(cut, until, cut_to=None)), wanted, until, cut_to=None)
+            likely = {
+                sid: whole.get(sid, head) for sid, head in likely.items() if sid in whole or len(head) < HEAD_BYTES
+            }
             looked -= len(cut) - seen_whole
         looked += seen
         for sid, record in likely.items():
@@ -275,8 +278,7 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
                 if _is_genuine(sid, record, base.user_ids):
                     matches.append(sid)
             except RecordError:
-                # The seal does not fit a record that was read in part, which is no fault.
-                unusable += len(record) != HEAD_BYTES
+                unusable += 1
         if monotonic() > until:
             break
     if unusable:
@@ -284,13 +286,28 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
     return matches, looked
 
 
-def _likely(records: Mapping[str, bytes], wanted: Wanted, until: float) -> tuple[dict[str, bytes], int]:
-    """Return those of ``records`` that match by what they say, and how many were looked at: at least the first few."""
+def _likely(
+    records: Mapping[str, bytes], wanted: Wanted, until: float, *, cut_to: int | None
+) -> tuple[dict[str, bytes], int]:
+    """
+    Return those of ``records`` that match by what they say, and how many were looked at: at least the first few.
+
+    One that was cut, and tells nothing before it is decrypted, may match.
+    """
     found: dict[str, bytes] = {}
     for number, (sid, record) in enumerate(records.items()):
         if number and number % TIMED_AT_ONCE == 0 and monotonic() > until:
             return found, number
-        if wanted.has_packed(client_in(record)):
+        if len(record) == cut_to and is_encrypted(record):
+            found[sid] = record
+            continue
+        try:
+            client = client_in(sid, record)
+        except RecordError:
+            # It is counted when it is checked.
+            found[sid] = record
+            continue
+        if wanted.has_packed(client):
             found[sid] = record
     return found, len(records)
 

@@ -11,13 +11,17 @@ bytes  from    content
 1      17      length of the user id, in bytes
 n      18      user id, UTF-8; empty for a guest
 6      18 + n  login time, milliseconds since 1970; left out for a guest
-12             seal: keyed BLAKE2b of format, sid, all from 16 on and all that follows
+12             seal: keyed BLAKE2b of format, sid, all from 16 on and all that follows; or the nonce
 1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
 c              client part: address and user agent, see compression.py
 rest           data part: the serialized data and the name of the serializer, see compression.py
+16             only of an encrypted record: its tag
 ====== ======= =======================================================================================
 
 The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
+With ``ENCRYPT``, client part and data part are encrypted, and what covers them takes the seal's place: nonce and tag,
+see encryption.py. What a process writes does not matter to what it reads.
+
 Each PREFIX has its own key. A record names the serializer that wrote its data, so that SESSION_SERIALIZER can change.
 
 The byte at 16:
@@ -27,9 +31,10 @@ bits       meaning
 ========== =============================================================================================
 1, 2, 4    the kind of the data part: ``DEFLATED``, ``SIGNED_IN`` and ``HASH`` of compression.py
 8          ``NAMED``: the data part begins with the name of its serializer. Without it, Django's wrote them
+16         ``ENCRYPTED``: nonce and tag take the place of the seal
 32 and 64  ``DICTIONARIES``: which dictionaries the streams of both parts have. 0: those of compression.py.
            No release has others yet. A record with others can't be read here, and is not taken for bad
-16 and 128 ``RESERVED``. Who does not know their meaning reads the record all the same, and keeps them
+128        ``RESERVED``. Who does not know its meaning reads the record all the same, and keeps it
 ========== =============================================================================================
 """
 
@@ -49,6 +54,7 @@ from django.contrib.sessions.serializers import JSONSerializer
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
+from django_redsess.conf import conf
 from django_redsess.exceptions import SessionNotReadable
 from django_redsess.session.compression import (
     DEFLATED,
@@ -61,6 +67,7 @@ from django_redsess.session.compression import (
     unpacked_data,
     unpacked_name,
 )
+from django_redsess.session.encryption import decrypted, encrypted
 from django_redsess.transport.compatibility import FORMAT, derived_key
 from django_redsess.transport.keys import PREFIXES_KEPT, prefix
 
@@ -74,7 +81,7 @@ HOW_AT, LENGTH_AT, USER_ID_AT = 16, 17, 18
 LOGIN_SIZE = 6
 
 KIND = DEFLATED | SIGNED_IN | HASH
-NAMED, DICTIONARIES, RESERVED = 8, 32 | 64, 16 | 128
+NAMED, ENCRYPTED, DICTIONARIES, RESERVED = 8, 16, 32 | 64, 128
 """Bits of the byte that says how a record is written. The table at the top of this file has their meanings."""
 
 USER_ID_MAX = 255
@@ -125,7 +132,8 @@ def pack(sid: str, record: Record) -> bytes:
     """
     Pack and seal ``record`` for the session ``sid``, with a new revision: see :func:`revision_of`.
 
-    Raises ValueError for a user id of more than 255 bytes.
+    With ``ENCRYPT``, it is encrypted and not sealed. Raises ValueError for a user id of more than 255 bytes, and
+    SessionNotReadable if this process can't encrypt.
     """
     user_id, login_ms, deadline, age, client, data, serializer, reserved, _ = record
     name = user_id.encode()
@@ -136,10 +144,15 @@ def pack(sid: str, record: Record) -> bytes:
     how, packed = packed_data(data, name)
     if serializer:
         how, packed = how | NAMED, packed_name(serializer) + packed
+    encrypts = conf.ENCRYPT
+    if encrypts:
+        how |= ENCRYPTED
     header, parts = b"".join((_BYTES[how | reserved], _BYTES[len(name)], name, login)), length + client + packed
     if not (0 <= deadline <= DEADLINE_MAX and 0 <= age <= AGE_MAX):
         deadline, age = min(max(0, deadline), DEADLINE_MAX), min(max(0, age), AGE_MAX)
     times = (deadline << 32 | age).to_bytes(9, "big")
+    if encrypts:
+        return b"".join((FORMAT, urandom(REVISION_SIZE), times, header, encrypted(sid, header, parts)))
     seal = _seal(_sealings(prefix())[0], sid, header, parts)
     return b"".join((FORMAT, urandom(REVISION_SIZE), times, header, seal, parts))
 
@@ -199,20 +212,29 @@ def _require_readable(how: int) -> None:
         raise SessionNotReadable("A later release of django-redsess has written this session. Install it here, too.")
 
 
-def client_in(record: bytes) -> bytes:
-    """
-    Return the client part of a packed record, or of its first bytes. See :attr:`Record.client_packed`.
+def is_encrypted(record: bytes) -> bool:
+    """Return whether a packed record is encrypted."""
+    return record[:1] == FORMAT and len(record) > LENGTH_AT and record[HOW_AT] & ENCRYPTED > 0
 
-    The seal is not checked: any bytes may be returned. ``b""`` if the format is unknown.
+
+def client_in(sid: str, record: bytes) -> bytes:
+    """
+    Return the client part of a packed record. See :attr:`Record.client_packed`.
+
+    Of a sealed record, the first bytes are enough, and the seal is not checked: any bytes may be returned. ``b""`` if
+    the format is unknown. An encrypted record must be whole: raises RecordError if it is not as this site wrote it.
     """
     if record[:1] != FORMAT or len(record) <= LENGTH_AT:
         return b""
-    at = _seal_at(record) + SEAL_SIZE
-    length = record[at] if at < len(record) else 0
+    if record[HOW_AT] & ENCRYPTED:
+        parts, at = checked(sid, record)[1], 0
+    else:
+        parts, at = record, _seal_at(record) + SEAL_SIZE
+    length = parts[at] if at < len(parts) else 0
     if length == 255:
-        length = int.from_bytes(record[at + 1 : at + 3], "big")
+        length = int.from_bytes(parts[at + 1 : at + 3], "big")
         at += 2
-    return record[at + 1 : at + 1 + length]
+    return parts[at + 1 : at + 1 + length]
 
 
 @lru_cache(maxsize=1024)
@@ -243,11 +265,18 @@ def checked(sid: str, record: bytes) -> tuple[bytes, bytes]:
     """
     Return two pieces of a packed record as this site wrote them: the header from 16 on, and all after the seal.
 
-    Raises RecordError as :func:`unpack` does.
+    Of an encrypted record, the second is decrypted. Raises RecordError as :func:`unpack` does, and SessionNotReadable
+    if this process can't decrypt.
     """
     if record[:1] != FORMAT or len(record) <= LENGTH_AT:
         raise RecordError("unknown format")
     seal_at = _seal_at(record)
+    if record[HOW_AT] & ENCRYPTED:
+        header = record[HOW_AT:seal_at]
+        opened = decrypted(sid, header, record[seal_at:])
+        if opened is None:
+            raise RecordError("no key decrypts it")
+        return header, opened
     parts_at = seal_at + SEAL_SIZE
     header, seal, parts = record[HOW_AT:seal_at], record[seal_at:parts_at], record[parts_at:]
     for sealing in _sealings(prefix()):

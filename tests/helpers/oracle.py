@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 import redis
 
-from tests.helpers.store import AGENTS, WINDOW_BITS, Partition, keyspace
+from tests.helpers.store import AGENTS, WINDOW_BITS, Partition, decrypted, keyspace
 
 NOTE_SECONDS = 24 * 3600
 """The longest life of a note."""
@@ -74,14 +74,17 @@ def _login_ms_of(record: bytes) -> int:
     return int.from_bytes(record[beginning : beginning + 6], "big")
 
 
-def _score_of(record: bytes) -> int | None:
+def _score_of(sid: str, record: bytes) -> int | None:
     """The place of the address in a record: an IPv4 address as a number, or 2^52 and the first 52 bits of another."""
-    at = 18 + record[17] + (6 if record[17] else 0) + 12
-    length, at = record[at], at + 1
+    seal_at = 18 + record[17] + (6 if record[17] else 0)
+    # Who may read it is not what is looked for here.
+    parts = decrypted(sid, record[16:seal_at], record[seal_at:]) if record[16] & 16 else record[seal_at + 12 :]
+    assert parts is not None
+    length, at = parts[0], 1
     if length == 255:
-        length, at = int.from_bytes(record[at : at + 2], "big"), at + 2
+        length, at = int.from_bytes(parts[1:3], "big"), 3
     inflate = zlib.decompressobj(WINDOW_BITS, AGENTS)
-    inflate.decompress(record[at : at + length])
+    inflate.decompress(parts[at : at + length])
     address = inflate.unused_data
     if not address:
         return None
@@ -163,7 +166,7 @@ def _within(client: redis.Redis, partition: Partition, records: Records) -> list
         for sid, place in client.zrange(name, 0, -1, withscores=True):
             if sid not in sids:
                 found.append(f"{name} has {sid!r}, which does not belong there")
-            elif place != _score_of(records[sid]):
+            elif place != _score_of(sid.decode(), records[sid]):
                 found.append(f"{name} has another address of {sid!r} than the record")
     views = -sum(score for _, score in client.zrange(partition.viewed, 0, -1, withscores=True))
     if views != int(client.hget(partition.totals, "views") or 0):

@@ -20,6 +20,7 @@ from django_redsess.conf import Conf, conf
 from django_redsess.session import blocks, operations, reading
 from django_redsess.session.address_index import address_score
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
+from django_redsess.session.encryption import decrypted
 from django_redsess.session.known import Visit
 from django_redsess.session.notice import Notice
 from django_redsess.session.record import Client, Record, client_packed, pack, revision_of, unpack, with_revision
@@ -61,6 +62,7 @@ __all__ = [
     "bucket_of_user",
     "client_packed",
     "compatibility",
+    "decrypted",
     "drive",
     "in_store",
     "keyspace",
@@ -209,6 +211,12 @@ def have_agreed() -> None:
 def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Use a store of ``count`` partitions until the end of the test."""
     monkeypatch.setattr(Conf, "PARTITIONS", count)
+    conf.forget()
+
+
+def have_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encrypt what this process writes until the end of the test."""
+    monkeypatch.setattr(Conf, "ENCRYPT", True)
     conf.forget()
 
 

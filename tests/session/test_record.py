@@ -50,7 +50,7 @@ def test_reads_whatever_it_wrote(
     packed = pack(SID, record)
     assert read(SID, packed) == record
     assert packed[16] & RESERVED == reserved
-    assert client_in(packed) == client
+    assert client_in(SID, packed) == client
     assert has_user(packed) == bool(user_id)
 
 

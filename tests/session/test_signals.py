@@ -167,7 +167,7 @@ def test_of_two_cleaners_at_once_one_tells_each_end(told, redis, new_session) ->
 
 
 @pytest.mark.parametrize(
-    ("at", "kept", "user_id"), [(29, None, "\ufffd"), (28, 37, "")], ids=["the user is no text", "cut short"]
+    ("at", "kept", "user_id"), [(18, None, "\ufffd"), (17, 26, "")], ids=["the user is no text", "cut short"]
 )
 def test_the_end_of_a_damaged_record_is_told_as_any_other(
     told, redis, new_session, at: int, kept: int | None, user_id: str

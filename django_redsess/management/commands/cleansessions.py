@@ -29,6 +29,10 @@ KINDS = {"expired": "expired", "evicted": "excess"}
 """The ways in which this command ends sessions, each with its name for ``--only``."""
 
 
+COMPARED = ("compared", "faults", "mended", "sealed", "encrypted")
+"""What a comparison counts: entries of all keys, faults, and of the sessions how many are encrypted or only sealed."""
+
+
 class Command(CleaningCommand):
     help = (
         "End the sessions whose deadline has passed. Then, above the setting MAX_SESSIONS, end the ones longest "
@@ -54,14 +58,15 @@ class Command(CleaningCommand):
         add(
             "--check",
             action="store_true",
-            help="compare all keys, list the entries that disagree, and exit with 1 if there are any",
+            help="compare all keys, list the entries that disagree, and exit with 1 if there are any. It also counts "
+            "how many sessions are encrypted",
         )
         add("--repair", action="store_true", help="compare all keys, and mend the entries that disagree")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.comparing = options["check"] or options["repair"]
-        self.counts = {"compared": 0, "faults": 0, "mended": 0} if self.comparing else {"expired": 0, "evicted": 0}
+        self.counts = dict.fromkeys(COMPARED, 0) if self.comparing else {"expired": 0, "evicted": 0}
         if options["guests"] is not None:
             self.counts = {"evicted": 0}
         self._sleep: Sleep | None = None
@@ -92,6 +97,11 @@ class Command(CleaningCommand):
             return None
         return sum(self._backlog().values())
 
+    def done(self) -> int:
+        if not self.comparing:
+            return super().done()
+        return self.counts["compared"] + self.counts["faults"] + self.counts["mended"]
+
     def work(self) -> None:
         if self.comparing:
             self._compare()
@@ -114,7 +124,8 @@ class Command(CleaningCommand):
     def sentence(self, counts: dict[str, int]) -> str:
         if self.comparing:
             mended = f", {counts['mended']:,} are mended" if self.options["repair"] else ""
-            return f"Compared {counts['compared']:,} entries: {counts['faults']:,} disagree{mended}."
+            kinds = f"{counts['sealed']:,} sessions are sealed, and {counts['encrypted']:,} encrypted"
+            return f"Compared {counts['compared']:,} entries: {counts['faults']:,} disagree{mended}. {kinds}."
         verb = "There are" if self.options["dry_run"] else "Removed"
         if self.guests is not None:
             return f"{verb} {counts['evicted']:,} guests' sessions above {self.guests:,}."
@@ -157,5 +168,7 @@ class Command(CleaningCommand):
                     self.say(str(fault))
                 elif self.counts["faults"] == FAULTS_SHOWN + 1:
                     self.say("… and more: --verbosity 2 shows them all.")
+            self.counts["sealed"] += step.sealed
+            self.counts["encrypted"] += step.encrypted
             if not self.batch_done("compared", step.entries):
                 return
