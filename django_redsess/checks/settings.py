@@ -57,10 +57,13 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
         found = get_close_matches(str(name).upper(), SETTINGS, n=1)
         return f"Did you mean {found[0]!r}? " if found else ""
 
+    def value_of(name: str) -> str:
+        return "something else" if SETTINGS[name].is_secret else repr(redsess[name])
+
     unknown = [name for name in redsess if name not in SETTINGS]
     wrong = [name for name, each in SETTINGS.items() if name in redsess and not each.rule.allows(redsess[name])]
     return [problem("E002", f"REDSESS has no setting {name!r}.", like(name) + names) for name in unknown] + [
-        problem("E003", f"REDSESS[{name!r}] must be {SETTINGS[name].rule.words}; it is {redsess[name]!r}.", default)
+        problem("E003", f"REDSESS[{name!r}] must be {SETTINGS[name].rule.words}; it is {value_of(name)}.", default)
         for name in wrong
     ]
 
@@ -172,16 +175,16 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
-    if is_path(conf.VIEWED_RESOLVE) and not _is_function(conf.VIEWED_RESOLVE):
+    if is_path(conf.VIEWED_RESOLVE) and not is_function(conf.VIEWED_RESOLVE):
         message = f"REDSESS['VIEWED_RESOLVE'], {conf.VIEWED_RESOLVE!r}, can't be imported or called."
         hint = "It must name a function that takes a list of item ids and returns a dict of ids to objects."
         found.append(problem("E016", message, hint))
     path = conf.MAX_SESSIONS_PER_USER
-    if is_path(path) and not _is_function(path):
+    if is_path(path) and not is_function(path):
         message = f"{user_limit.MAXIMUM}, {path!r}, can't be imported or called: nobody could sign in."
         hint = "It must name a function that takes a user and returns an integer or None."
         found.append(problem("E017", message, hint))
-    if is_path(conf.PLACES) and not _is_function(conf.PLACES):
+    if is_path(conf.PLACES) and not is_function(conf.PLACES):
         message = f"REDSESS['PLACES'], {conf.PLACES!r}, can't be imported or called: no places are shown."
         hint = "It must name a function that takes a list of addresses and returns a dict of addresses to texts."
         if conf.PLACES == "django_redsess.contrib.geoip2.places":
@@ -194,11 +197,11 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
     for left_out in observers.not_made:
         message = f"REDSESS['OBSERVERS'] names {left_out.path!r}, which can't be made: {left_out.why}."
         found.append(problem("E091", message, left_out.hint))
-    if is_path(conf.HISTORY_MAILER) and not _is_function(conf.HISTORY_MAILER):
+    if is_path(conf.HISTORY_MAILER) and not is_function(conf.HISTORY_MAILER):
         message = f"REDSESS['HISTORY_MAILER'], {conf.HISTORY_MAILER!r}, can't be imported or called: no mail is sent."
         hint = "It must name a function that takes a django.core.mail.EmailMultiAlternatives."
         found.append(problem("E067", message, hint))
-    if is_path(conf.HISTORY_LANGUAGE) and not _is_function(conf.HISTORY_LANGUAGE):
+    if is_path(conf.HISTORY_LANGUAGE) and not is_function(conf.HISTORY_LANGUAGE):
         message = f"REDSESS['HISTORY_LANGUAGE'], {conf.HISTORY_LANGUAGE!r}, can't be imported or called."
         hint = "It must name a function that takes a user and returns a language code, such as 'fr'."
         found.append(problem("E083", message, hint))
@@ -320,7 +323,8 @@ def _is_of_peer(path: str) -> bool:
     return any(module.partition(".")[0] in PEERS for module in modules)
 
 
-def _is_function(path: Any) -> bool:
+def is_function(path: Any) -> bool:
+    """Tell whether ``path`` is the dotted path of something that can be imported and called."""
     try:
         return callable(import_string(path))
     except Exception:  # It may be any code.

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +66,8 @@ def test_an_unknown_setting_is_refused_and_what_it_is_like_is_told(settings, nam
     assert error.hint.startswith(f"Did you mean {meant!r}?" if meant else "The settings are ")
 
 
+STRONG = "a key of this site that nobody guesses"
+
 WRONG: dict[str, list[object]] = {
     "PROFILE": ["Strict", "", ["strict"], True],
     "PREFIX": ["", "a{b}", 5, None],
@@ -84,6 +87,8 @@ WRONG: dict[str, list[object]] = {
     "PASSIVE_HEADER": ["", None],
     "TRUSTED_PROXIES": [-1, True, ["10.0.0.1"]],
     "CLIENT_ADDRESS": ["hashed", None, ["full"]],
+    "ENCRYPT": [1, "yes", None],
+    "ENCRYPTION_KEYS": ["a key", None, [""], [5], {"a": "key"}],
     "INDEX_ADDRESSES": [1, "full"],
     "VIEWED_VIEWS": [["shop:product"], {"shop:product": 5}],
     "VIEWED_PER_SESSION": [0],
@@ -108,6 +113,8 @@ RIGHT: dict[str, list[object]] = {
     "PASSIVE_HEADER": ["X-Heartbeat"],
     "TRUSTED_PROXIES": [2],
     "CLIENT_ADDRESS": ["truncated", "none"],
+    "ENCRYPT": [True],
+    "ENCRYPTION_KEYS": [[STRONG, STRONG.encode()], (STRONG,), [], f"{__name__}.found"],
     "INDEX_ADDRESSES": [True],
     "VIEWED_RESOLVE": [f"{__name__}.found"],
     "PLACES": [None, "django_redsess.contrib.geoip2.places"],
@@ -142,6 +149,49 @@ def test_an_index_without_addresses_is_warned_of(settings) -> None:
         assert found() == ids
 
 
+@pytest.mark.parametrize("key", ["s3cret", {"s3cret": "s3cret"}])
+def test_a_key_is_not_shown_where_it_is_of_the_wrong_type(settings, key: object) -> None:
+    settings.REDSESS = {"ENCRYPTION_KEYS": key}
+    [error] = messages()
+    assert error.id == "django_redsess.E003"
+    assert "s3cret" not in error.msg
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (STRONG[:31], "has less than 32 characters"),
+        ("ab" * 20, "has less than 8 different ones"),
+        (f"django-insecure-{STRONG}", "begins with 'django-insecure-'"),
+        (f"django-insecure-{STRONG}".encode(), "begins with 'django-insecure-'"),
+        (b"short", "has less than 32 characters, has less than 8 different ones"),
+    ],
+)
+def test_a_weak_key_is_warned_of_and_not_shown(settings, key: str | bytes, why: str) -> None:
+    settings.REDSESS = {"ENCRYPTION_KEYS": [STRONG, key]}
+    [warning] = messages()
+    assert warning.id == "django_redsess.W101"
+    assert warning.msg == f"REDSESS['ENCRYPTION_KEYS'][1] is weak: it {why}."
+
+
+def test_a_key_that_is_the_secret_key_is_warned_of(settings) -> None:
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = STRONG, [STRONG[::-1]]
+    for key in (STRONG, STRONG.encode(), STRONG[::-1]):
+        settings.REDSESS = {"ENCRYPTION_KEYS": [key]}
+        assert found() == ["W103"]
+    settings.REDSESS = {"ENCRYPTION_KEYS": [f"{STRONG}."]}
+    assert found() == []
+
+
+def test_encryption_needs_its_package(settings, monkeypatch) -> None:
+    settings.REDSESS = {"ENCRYPT": True}
+    assert found() == []
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    assert found() == ["E100"]
+    settings.REDSESS = {"ENCRYPTION_KEYS": [STRONG]}
+    assert found() == []
+
+
 def test_more_guests_than_sessions_is_warned_of(settings) -> None:
     for maximum, ids in ((1001, ["W024"]), (1000, []), (None, [])):
         settings.REDSESS = {"MAX_SESSIONS": 1000, "MAX_GUESTS": maximum}
@@ -153,9 +203,17 @@ def test_more_guests_than_sessions_is_warned_of(settings) -> None:
 
 @pytest.mark.parametrize("path", ["no.such.function", f"{__name__}.OURS", f"{__name__}.nothing", "no such path.x"])
 def test_a_path_that_leads_to_no_function_is_refused(settings, path: str) -> None:
-    names = ("VIEWED_RESOLVE", "MAX_SESSIONS_PER_USER", "PLACES", "HISTORY_MAILER", "HISTORY_LANGUAGE", "PERMISSIONS")
+    names = (
+        "VIEWED_RESOLVE",
+        "MAX_SESSIONS_PER_USER",
+        "PLACES",
+        "HISTORY_MAILER",
+        "HISTORY_LANGUAGE",
+        "PERMISSIONS",
+        "ENCRYPTION_KEYS",
+    )
     settings.REDSESS = dict.fromkeys(names, path)
-    assert found() == ["E016", "E017", "E066", "E067", "E083", "E098"]
+    assert found() == ["E016", "E017", "E066", "E067", "E083", "E098", "E102"]
 
 
 class WithArguments(Rules):
