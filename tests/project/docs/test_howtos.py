@@ -47,6 +47,7 @@ ELSEWHERE = {
     "allauth": "a project with allauth: see test_guides.py",
     "cluster": "its servers are elsewhere: see tests/failures/test_clusters.py",
     "custom-users": "a project begins with its user model: see tests/accounts/test_user_models.py",
+    "encryption": "its keys are elsewhere: see tests/session/test_encryption.py",
     "from-session-objects": "snippets beside those of Django: see test_session_objects.py",
     "growing": "its servers are elsewhere: see tests/contrib/moving",
     "index": "no guide",
