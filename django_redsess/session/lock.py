@@ -21,6 +21,7 @@ from django_redsess.transport import scripts
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import Partition, keyspace
+from django_redsess.transport.scripts import Script
 from django_redsess.transport.steps import Call, Steps, adrive, drive, in_store
 
 PAUSE_MIN = 0.005
@@ -70,26 +71,24 @@ class SessionLock:
             yield from Pause(min(pause, PAUSE_MAX, left))
 
     def _ask(self, hold: float, *, waits: bool) -> Call[Any]:
-        script, sid, partition = scripts.LOCK, self.sid, self.partition
-        keys = script.keys(
-            partition, lock=partition.lock_of(sid), waiting=partition.waiting_of(sid), alive=partition.alive_of(sid)
-        )
+        script = scripts.LOCK
         # While sessions move here from another store, this one may still be there.
         anywhere = self.session.elsewhere is not None
         milliseconds = max(1, round(hold * 1000))
-        args = script.arguments(sid=sid, token=self.token, hold=milliseconds, waits=waits, anywhere=anywhere)
-        return Call(partition, script, keys, args, lambda reply: reply)
+        args = script.arguments(sid=self.sid, token=self.token, hold=milliseconds, waits=waits, anywhere=anywhere)
+        return Call(self.partition, script, self._keys(script), args, lambda reply: reply)
+
+    def _keys(self, script: Script) -> tuple[bytes, ...]:
+        sid, names = self.sid, self.partition
+        return script.keys(names, lock=names.lock_of(sid), waiting=names.waiting_of(sid), alive=names.alive_of(sid))
 
     def giving_back(self) -> Steps[None]:
         """Give the lock back, or stop waiting for it. Raises SessionStoreUnavailable in an outage."""
         yield from in_store(None, self._hand_back)
 
     def _hand_back(self) -> Call[int]:
-        script, sid, partition = scripts.UNLOCK, self.sid, self.partition
-        keys = script.keys(
-            partition, lock=partition.lock_of(sid), waiting=partition.waiting_of(sid), alive=partition.alive_of(sid)
-        )
-        return Call(partition, script, keys, script.arguments(token=self.token), int)
+        script = scripts.UNLOCK
+        return Call(self.partition, script, self._keys(script), script.arguments(token=self.token), int)
 
     def give_back(self) -> None:
         """Give the lock back, or stop waiting for it. In an outage, it is given back later, or runs out by itself."""
