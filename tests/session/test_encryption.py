@@ -419,3 +419,33 @@ def test_a_comparison_counts_the_sealed_and_the_encrypted(encrypts, new_session)
     out = StringIO()
     call_command("cleansessions", "--check", stdout=out, stderr=out)
     assert "0 disagree. 2 sessions are sealed, and 3 encrypted." in out.getvalue()
+
+
+def contents(redis: Any) -> bytes:
+    """All that is stored, one after the other."""
+    readers: dict[bytes, Callable[[bytes], Any]] = {
+        b"hash": lambda name: [part for entry in redis.hgetall(name).items() for part in entry],
+        b"zset": lambda name: [member for member, _ in redis.zrange(name, 0, -1, withscores=True)],
+        b"string": lambda name: [redis.get(name)],
+    }
+    return b"\n".join(part for name in redis.keys() for part in [name, *readers[redis.type(name)](name)])
+
+
+@pytest.mark.both_servers
+@pytest.mark.usefixtures("partitions")
+def test_nothing_in_the_store_shows_data_address_or_browser(redis, encrypts) -> None:
+    encrypts(False)
+    # Without the hash, it has so few bytes that they are not deflated.
+    visited("192.0.2.1", "7", colour="ultramarine", _auth_user_hash="0f" * 32)
+    hidden = [b"ultramarine", bytes([192, 0, 2, 1]), client_packed(Client("", AGENT)), b"\x0f" * 32]
+    assert all(part in contents(redis) for part in hidden)
+    encrypts()
+    redis.flushall()
+    session = visited("192.0.2.1", "7", colour="ultramarine", _auth_user_hash="0f" * 32)
+    opened(session)
+    online.sessions(network="192.0.2.0/24")
+    shown = contents(redis)
+    assert not any(part in shown for part in [*hidden, b"Firefox", b"192.0"])
+    # What scripts need is shown.
+    assert b"\x017" in shown
+    assert session.sid.encode() in shown
