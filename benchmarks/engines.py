@@ -37,7 +37,7 @@ class Engine:
     ``needs`` are modules besides Django's and ours. ``cache`` is the client of Redis, a name in CACHES above, if any.
     ``sql``: whether its sessions are in SQLite. ``database`` is its number on servers that engines share. ``apps`` and
     ``middleware`` are for the settings. ``opens_with_client``: its SessionStore needs address and browser of the
-    request, and its sessions refer to users in the table of users.
+    request, and its sessions refer to users in the table of users. ``encrypts``: its sessions are encrypted.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Engine:
     apps: tuple[str, ...] = ()
     middleware: str = DJANGO_MIDDLEWARE
     opens_with_client: bool = False
+    encrypts: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -93,7 +94,7 @@ class Engine:
         if self.cache:
             settings["SESSION_CACHE_ALIAS"] = "sessions"
         if self.is_ours:
-            settings["REDSESS"] = {}
+            settings["REDSESS"] = {"ENCRYPT": True} if self.encrypts else {}
         if self.name == REDIS_SESSIONS:
             settings["SESSION_REDIS"] = {
                 "host": "127.0.0.1",
@@ -122,6 +123,7 @@ class Engine:
 
 
 OURS = "django-redsess"
+ENCRYPTED = "django-redsess, encrypted"
 BASE = "cache (django-redis)"
 """What most sites would use instead of ours: every ratio compares with it."""
 AGAIN = "cache (django-redis), again"
@@ -140,6 +142,16 @@ _ALL = (
         cache="django-redis",
         apps=("django_redsess",),
         middleware="django_redsess.middleware.SessionMiddleware",
+    ),
+    Engine(
+        ENCRYPTED,
+        "django_redsess.backend",
+        12,
+        ("cryptography",),
+        cache="django-redis",
+        apps=("django_redsess",),
+        middleware="django_redsess.middleware.SessionMiddleware",
+        encrypts=True,
     ),
     Engine(BASE, CACHE, 2, cache="django-redis"),
     Engine(AGAIN, CACHE, 3, cache="django-redis"),

@@ -21,7 +21,7 @@ from typing import Any
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django_redis import get_redis_connection
 
-from benchmarks.engines import ENGINES, OURS, Engine
+from benchmarks.engines import ENGINES, Engine
 from benchmarks.fill import ITEMS, SESSION, USER_AGENT, fill
 from django_redsess import online, viewed
 from django_redsess.session.deadlines import SLACK_MAX
@@ -294,9 +294,9 @@ def found(what: object) -> None:
 
 def operations_of(name: str) -> tuple[str, ...]:
     """Return the operations of this engine."""
-    return Ours.operations if name == OURS else Side.operations
+    return Ours.operations if ENGINES[name].is_ours else Side.operations
 
 
 def side_of(name: str) -> Side:
     """Return the side of this engine. The process must have its settings."""
-    return (Ours if name == OURS else Side)(ENGINES[name])
+    return (Ours if ENGINES[name].is_ours else Side)(ENGINES[name])

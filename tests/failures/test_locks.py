@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import os
+import signal
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +54,24 @@ def test_a_worker_that_is_killed_holds_nobody_up_for_long(child, redis, new_sess
         if not ran.killed:
             break
     assert left_locked
+
+
+@pytest.mark.usefixtures("known_scripts")
+def test_a_worker_that_is_frozen_loses_the_lock_and_its_save_merges(child, redis, new_session, tmp_path) -> None:
+    cookie, told = new_session(number=0).session_key, tmp_path / "process"
+    lock = keyspace().of_sid(sid_of(cookie)).lock_of(sid_of(cookie))
+    with ThreadPoolExecutor(1) as pool:
+        ran = pool.submit(child.run, every_operation.stop_with_the_lock, cookie, HOLD, str(told), settings={})
+        wait_until(lambda: told.exists() and told.read_text())
+        assert every_operation.add_one(cookie, HOLD) == 200
+        # When it goes on, somebody else has the lock.
+        redis.set(lock, "another's", px=20_000)
+        os.kill(int(told.read_text()), signal.SIGCONT)
+        assert ran.result(20) == (False, 200)
+    assert redis.get(lock) == b"another's"
+    redis.delete(lock)
+    found = SessionStore(cookie)
+    assert (found["number"], found["thawed"]) == (1, 0)
 
 
 @pytest.mark.django_db

@@ -1,6 +1,9 @@
 """What a process of child.py can be told to do with sessions. Takes and returns what JSON can say."""
 
+import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from django.contrib.auth import SESSION_KEY
@@ -127,6 +130,21 @@ def add_one(session_key: str, hold: float) -> int:
     @one_at_a_time(hold=hold)
     def view(request: HttpRequest) -> HttpResponse:
         request.session["number"] = request.session["number"] + 1
+        return HttpResponse()
+
+    asked = RequestFactory().get("/")
+    asked.COOKIES["sessionid"] = session_key
+    return int(SessionMiddleware(view)(asked).status_code)
+
+
+def stop_with_the_lock(session_key: str, hold: float, told: str) -> int:
+    """Answer a request that has the lock, and whose process stops meanwhile. The file ``told`` gets its number."""
+
+    @one_at_a_time(hold=hold)
+    def view(request: HttpRequest) -> HttpResponse:
+        request.session["thawed"] = request.session["number"]
+        Path(told).write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
         return HttpResponse()
 
     asked = RequestFactory().get("/")
