@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -134,25 +134,18 @@ REDIS_SESSIONS = "django-redis-sessions"
 
 CACHE, CACHED_DB, DB = (f"django.contrib.sessions.backends.{name}" for name in ("cache", "cached_db", "db"))
 
+_OURS = Engine(
+    OURS,
+    "django_redsess.backend",
+    1,
+    cache="django-redis",
+    apps=("django_redsess",),
+    middleware="django_redsess.middleware.SessionMiddleware",
+)
+
 _ALL = (
-    Engine(
-        OURS,
-        "django_redsess.backend",
-        1,
-        cache="django-redis",
-        apps=("django_redsess",),
-        middleware="django_redsess.middleware.SessionMiddleware",
-    ),
-    Engine(
-        ENCRYPTED,
-        "django_redsess.backend",
-        12,
-        ("cryptography",),
-        cache="django-redis",
-        apps=("django_redsess",),
-        middleware="django_redsess.middleware.SessionMiddleware",
-        encrypts=True,
-    ),
+    _OURS,
+    replace(_OURS, name=ENCRYPTED, database=12, needs=("cryptography",), encrypts=True),
     Engine(BASE, CACHE, 2, cache="django-redis"),
     Engine(AGAIN, CACHE, 3, cache="django-redis"),
     Engine("cache (Django's own Redis cache)", CACHE, 4, cache="Django"),

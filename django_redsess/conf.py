@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 from django.conf import settings
@@ -550,6 +551,11 @@ class Conf:
         None: mails are in the language of ``LANGUAGE_CODE``.
         """,
     )
+
+    @cached_property
+    def moves_deadlines(self) -> bool:
+        """Whether the settings let requests move deadlines."""
+        return bool(self.SLIDING or self.IDLE_TIMEOUT or self.ABSOLUTE_TIMEOUT)
 
     def require_profile(self) -> None:
         """

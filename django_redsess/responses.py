@@ -138,12 +138,8 @@ def unavailable(
             else:
                 detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
             for_developers = _for_developers(outage) if settings.DEBUG else {}
-            response: HttpResponse
-            if answers_problems(request):
-                response = problem_details(503, detail, **for_developers)
-            elif _wants_json(request):
-                response = JsonResponse({"detail": detail, **for_developers}, status=503)
-            else:
+            response = _for_programs(request, 503, detail, **for_developers)
+            if response is None:
                 context = {"detail": detail, "for_developers": for_developers}
                 response = HttpResponse(render_to_string("django_redsess/503.html", context), status=503)
     except Exception as failure:
@@ -167,15 +163,19 @@ def still_busy(request: HttpRequest) -> HttpResponse:
     """
     with in_our_language():
         detail = gettext("Another request of yours is still being answered. Please try again in a few seconds.")
-    if answers_problems(request):
-        response: HttpResponse = problem_details(409, detail)
-    elif _wants_json(request):
-        response = JsonResponse({"detail": detail}, status=409)
-    else:
+    response = _for_programs(request, 409, detail)
+    if response is None:
         response = HttpResponse(detail, status=409, content_type="text/plain; charset=utf-8")
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def _for_programs(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
+    """Return an error as problem details or as JSON. None for a browser."""
+    if answers_problems(request):
+        return problem_details(status, detail, **more)
+    return JsonResponse({"detail": detail, **more}, status=status) if _wants_json(request) else None
 
 
 def problem_details(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:

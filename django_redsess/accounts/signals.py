@@ -66,12 +66,12 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
         return
     try:
         limit = user_limit.limit_at_sign_in(user)
-        is_saved_now = limit is not None and limit.policy == REFUSE
-        if not is_saved_now:
-            session.refuse_blocked(online.user_id_of(user))
-        session.signed_in(limit)
-        if is_saved_now:
+        if limit is not None and limit.policy == REFUSE:
+            session.signed_in(limit)
             session.save()
+        else:
+            session.refuse_blocked(online.user_id_of(user))
+            session.signed_in(limit)
     except Exception as error:
         sign_out_request(request)
         if isinstance(error, SignInRefused):

@@ -92,11 +92,6 @@ def is_limited(base: Record, due: int, now: int) -> bool:
     return bool(absolute and base.login_ms and due > base.login_ms + absolute + conf.TOUCH_INTERVAL * 1000)
 
 
-def may_move() -> bool:
-    """Return whether the settings let requests move deadlines."""
-    return bool(conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT)
-
-
 def moved(base: Record, due: int, now: int) -> int | None:
     """Return the deadline to which an active request moves ``due``. None if it stays. ``base`` is the record."""
     age = base.age_seconds * 1000

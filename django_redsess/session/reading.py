@@ -98,7 +98,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
         deadline_in_record = server.touched.get(tag + sid, seen)
         if deadline_in_record is None:
             touching = commands.touch % (seen, name, seen, name)
-        elif deadline_in_record and fresh and not (conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT):
+        elif deadline_in_record and fresh and not conf.moves_deadlines:
             [record] = yield from attempts.fetch(server, tag, "read", commands.record % name, 1)
             due = 0 if record is None else least_deadline(record)
             if record is None or due > fresh:

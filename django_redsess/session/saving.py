@@ -221,9 +221,8 @@ class SaveAttempts:
         times = times or deadlines.of_new(expiry, login_ms, at)
         client = session.client_part(user_id)
         data, serializer = serialized(session.serializer, self.data)
-        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer)
-        if base is not None and base.reserved:
-            record = record._replace(reserved=base.reserved)
+        kept = 0 if base is None else base.reserved
+        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer, kept)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
         # A move to another partition takes three scripts, and each may fail. So it records no view.

@@ -224,9 +224,7 @@ class SessionStore(SessionState):
             # As Known() does, in half the time.
             self.known = tuple.__new__(Known, (record, record.revision, due, False))
             # By default, only a time-out that was removed from the settings can have left an earlier deadline.
-            if due < record.deadline_seconds * 1000 - ROUNDED_UP or (
-                conf.SLIDING or conf.IDLE_TIMEOUT or conf.ABSOLUTE_TIMEOUT
-            ):
+            if due < record.deadline_seconds * 1000 - ROUNDED_UP or conf.moves_deadlines:
                 active = self.visit is not None and not self.visit.passive
                 moves_to = deadlines.moved(record, due, now) if active else None
             if MESSAGE_KEY in data:

@@ -262,10 +262,10 @@ class Partition:
             return "list"
         others = (self.blocked, self.wake, self.totals, *self.both_samples, self.viewed, self.meta)
         others += (self.over_users, self.over_guests)
-        of_one = [self.message_of(""), self.moved_of(""), self.over_of(""), self.block_of(""), self._name("tries:")]
-        # Locks, and those who wait for them. They expire by themselves.
-        of_one.append(self.lock_of(""))
-        if name in others or name.startswith(tuple(of_one)):
+        of_user = (self.message_of(""), self.over_of(""), self.block_of(""), self._name("tries:"))
+        # A lock's name begins as those of who waits for it.
+        of_one = (*of_user, self.moved_of(""), self.lock_of(""))
+        if name in others or name.startswith(of_one):
             return "other"
         if name.startswith(self.online_user_of("")):
             return "user"

@@ -282,8 +282,8 @@ class Commands(Step[T]):
     Plain commands in one round trip to the server of ``partition``: ``read`` makes a result of their replies.
 
     ``packed`` are the commands. ``replies`` is how many replies there are; an error among the first ``needed`` is
-    raised. ``name`` stands for what is asked, where it meets an outage. One of the
-    commands may run ``script``, which declares all its keys. Raises what :class:`Call` raises.
+    raised. ``name`` stands for what is asked, where it meets an outage. One of the commands may run ``script``, which
+    declares all its keys. Raises what :class:`Call` raises.
     """
 
     partition: Partition

@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import deadlines, operations, reading
+from django_redsess.session import operations, reading
 from django_redsess.session.operations import items_max, viewing, viewing_keys
 from django_redsess.session.reading import Touch, templates
 from django_redsess.session.store import SessionStore, session_of
@@ -77,7 +77,7 @@ def count_view(item: str) -> Call[bool]:
 def record_view(session: SessionStore, item: str) -> Steps[bool]:
     """Record that ``session`` viewed ``item``, and count the view. Return False if nothing was recorded."""
     if (sid := session.stored_sid) is not None:
-        if session.touch is Touch.ACTIVE and deadlines.may_move():
+        if session.touch is Touch.ACTIVE and conf.moves_deadlines:
             # The new deadline is known only after the session has been read.
             yield from session.opening()
         noted = yield from view(sid, item, session.touch)

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from django.conf import settings
 
 from django_redsess import forks
+from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, operations, reading
 from django_redsess.session.elsewhere import Watched, elsewhere
@@ -358,7 +359,7 @@ class _Poller:
             if None in scores or min(map(float, scores)) <= now:
                 await self._see_to(store, partition, dict(zip(sids, scores, strict=True)), now)
             self._due.update(zip(sids, scores, strict=True))
-        if touches and deadlines.may_move():
+        if touches and conf.moves_deadlines:
             for sid in touches:
                 await adrive(_prolonging(sid))
 
