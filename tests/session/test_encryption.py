@@ -42,12 +42,8 @@ from django_redsess.session.record import (
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.outages import lines_of
 from tests.helpers.store import faults, text_of
+from tests.session.records import AGENT, GUEST, RECORD, SID
 
-SID = sid_of("some session key")
-AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
-CLIENT = Client("192.0.2.1", AGENT)
-RECORD = Record("7:ä b", 1_790_000_000_123, 1_791_209_600, 1_209_600, client_packed(CLIENT), b'{"basket": "\n\\u0000"}')
-GUEST = Record("", 0, 1_791_209_600, 0, b"", b"{}")
 ENCRYPT = Conf.ENCRYPT
 KEY, OTHER_KEY = "a key of this site, for its sessions only", b"another key, as a manager of keys returns it"
 

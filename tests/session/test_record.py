@@ -6,11 +6,9 @@ from django_redsess.exceptions import SessionNotReadable
 from django_redsess.session.record import (
     DICTIONARIES,
     RESERVED,
-    Client,
     Record,
     RecordError,
     client_in,
-    client_packed,
     django_times,
     has_user,
     log_unusable,
@@ -19,13 +17,9 @@ from django_redsess.session.record import (
     unpack,
 )
 from django_redsess.transport.keys import sid_of
+from tests.session.records import GUEST, RECORD, SID
 
 pytestmark = pytest.mark.unit
-
-SID = sid_of("some session key")
-CLIENT = Client("192.0.2.1", "Mozilla/5.0")
-RECORD = Record("7:ä b", 1_790_000_000_123, 1_791_209_600, 1_209_600, client_packed(CLIENT), b'{"basket": "\n\\u0000"}')
-GUEST = Record("", 0, 1_791_209_600, 0, b"", b"{}")
 
 
 def read(sid: str, packed: bytes) -> Record:
