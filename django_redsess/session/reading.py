@@ -83,8 +83,8 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     Read the record and the deadline of ``sid``, and touch the session as ``touch`` says. Ask for what is not known.
 
     The server's time is asked for once a second. A session that this process has touched in the present
-    ``TOUCH_INTERVAL`` is not touched again. If no time-out moves deadlines, its deadline is not asked for, either, as
-    long as that of its record is ahead.
+    ``TOUCH_INTERVAL`` is not touched again, unless the time is asked for. If no time-out moves deadlines, its deadline
+    is not asked for, either, as long as that of its record is ahead.
     """
     space, name = keyspace(), sid.encode()
     commands = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
@@ -96,9 +96,10 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     if touch is not Touch.NOTHING:
         seen = seen_at(fresh or server.clock.now() or (yield from steps.now(partition)))
         deadline_in_record = server.touched.get(tag + sid, seen)
-        if deadline_in_record is None:
+        # Once a second all the same: a server that was the master a moment ago refuses it, and is read no more.
+        if deadline_in_record is None or not fresh:
             touching = commands.touch % (seen, name, seen, name)
-        elif deadline_in_record and fresh and not conf.moves_deadlines:
+        elif deadline_in_record and not conf.moves_deadlines:
             [record] = yield from attempts.fetch(server, tag, "read", commands.record % name, 1)
             due = 0 if record is None else least_deadline(record)
             if record is None or due > fresh:

@@ -16,6 +16,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import reading
+from django_redsess.transport.clock import FRESH_SECONDS
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
 from testproject import servers
@@ -122,7 +123,8 @@ def test_a_read_asks_only_for_what_this_process_does_not_know(
     assert [asked(passive) for passive in (False, True)] == 2 * [{**record, **deadline}]
     SessionStore(session.session_key).load()
     server_of(keyspace().of_sid(str(session.sid))).clock.grow_old()
-    assert asked() == {**record, "zscore": 1, "time": 1}
+    # A touch that writes nothing tells whether the server still takes writes.
+    assert asked() == {**record, "zscore": 1, "zadd": 2, "time": 1}
     assert asked() == {**record, **deadline}
     forget = server_of(keyspace().of_sid(str(session.sid))).forget_reads
     forget()
@@ -215,6 +217,23 @@ def test_a_touch_that_was_refused_is_made_again(own_server, settings, new_sessio
     assert seen(own_server.client, session) == {"recent": 1000}
     opened(session)
     assert seen(own_server.client, session)["recent"] > 1000
+
+
+@pytest.mark.parametrize("limits", [{}, {"IDLE_TIMEOUT": 600}])
+def test_a_server_that_became_a_replica_is_not_read_for_more_than_a_second(
+    own_server, settings, new_session, limits: dict[str, Any]
+) -> None:
+    settings.REDSESS = {"TOUCH_INTERVAL": DAYS, **limits}
+    settings.CACHES = caches(own_server.url)
+    session = new_session("7", colour="blue")
+    opened(session)
+    # Its connections stay, as they do not behind Sentinel. What has ended since, the other one knows.
+    own_server.client.replicaof("127.0.0.1", 1)
+    time.sleep(FRESH_SECONDS)
+    with pytest.raises(SessionStoreUnavailable):
+        opened(session)
+    own_server.client.replicaof("NO", "ONE")
+    assert opened(session)["colour"] == "blue"
 
 
 @pytest.mark.parametrize("lost", ["scripts", "all data", "settings"])
