@@ -56,10 +56,10 @@ def _rows() -> list[tuple[str, str, str]]:
     begun, ended = [], []
     for number in range(ROWS):
         # Neighbours in time are no neighbours in the index of users.
-        user_id, login_at = str(number * 7919 % 1_000_003 + 1), now - timedelta(milliseconds=number * 37)
+        user_id, created_at = str(number * 7919 % 1_000_003 + 1), now - timedelta(milliseconds=number * 37)
         agent, address = AGENT.format(100 + number % 46, 100 + number % 46), f"203.0.{number % 113}.{number % 251}"
-        begun.append(BegunSession("0" * 20, user_id, login_at, None, address, agent))
-        ended.append(EndedSession("0" * 20, user_id, Reason.EXPIRED, now, login_at, now))
+        begun.append(BegunSession("0" * 20, user_id, created_at, None, address, agent))
+        ended.append(EndedSession("0" * 20, user_id, Reason.EXPIRED, now, created_at, now))
     kinds: list[tuple[str, Callable[..., None], list[Any]]] = [
         ("rows of sign-ins", receivers.began, begun),
         ("rows of ends", receivers.ended, ended),
@@ -91,8 +91,8 @@ def _cleaner(url: str) -> list[tuple[str, str, str]]:
             begun = []
             for name in client.scan_iter("*:online:user:*", count=10_000):
                 [(sid, login_ms)] = client.zrange(name, 0, 0, withscores=True)
-                login_at, user_id = datetime.fromtimestamp(login_ms / 1000, UTC), str(name, "utf-8").rpartition(":")[2]
-                begun.append(BegunSession(sid.decode(), user_id, login_at, None, "203.0.113.7", AGENT.format(145, 145)))
+                at, user_id = datetime.fromtimestamp(login_ms / 1000, UTC), str(name, "utf-8").rpartition(":")[2]
+                begun.append(BegunSession(sid.decode(), user_id, at, None, "203.0.113.7", AGENT.format(145, 145)))
             # As sign-ins have written them: an end changes a row, and inserts none.
             _rate(receivers.began, begun)
             receivers.connect()

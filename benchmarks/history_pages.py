@@ -123,7 +123,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
                 SignIn(
                     user_id=chance.randint(1, users),
                     login_ms=int(at.timestamp() * 1000) + number % 10,
-                    seen_at=at,
+                    last_seen_at=at,
                     ended_at=None if lives else at + timedelta(hours=1),
                     reason="" if lives else reason,
                     by=str(admin.pk) if reason is Reason.KICKED and not lives else "",
@@ -131,7 +131,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
                     address_score=(10 << 24) + address,
                     client=browser_and_system(agent),
                     user_agent=agent,
-                    is_new=chance.random() < 0.05,
+                    is_new_device=chance.random() < 0.05,
                 )
             )
         SignIn.objects.bulk_create(batch, ignore_conflicts=True)

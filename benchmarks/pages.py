@@ -115,7 +115,7 @@ def _addresses(sessions: int, sid: str, user_id: str) -> dict[str, str]:
     from django_redsess.admin.sessions import OnlineSessionAdmin as Admin
 
     columns = [getattr(getattr(Admin, name, None), "admin_order_field", name) for name in Admin.list_display]
-    seen = columns.index("seen_at") + 1  # The check boxes are column 0.
+    seen = columns.index("last_seen_at") + 1  # The check boxes are column 0.
     last = -(-sessions // PER_PAGE)
     queries = {
         "first page": "",

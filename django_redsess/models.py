@@ -28,8 +28,8 @@ class OnlineSession(models.Model):
 
     sid = models.CharField(_("session"), max_length=20, primary_key=True)
     user_id = models.TextField(_("user"))
-    login_at = models.DateTimeField(_("signed in"), null=True)
-    seen_at = models.DateTimeField(_("last seen"))
+    created_at = models.DateTimeField(_("signed in"), null=True)
+    last_seen_at = models.DateTimeField(_("last seen"))
     expires_at = models.DateTimeField(_("expires"))
     address = models.TextField(_("address"))
     user_agent = models.TextField(_("user agent"))

@@ -303,10 +303,10 @@ def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
 
 
 REVERSED: dict[online.Order, online.Order] = {
-    "login_at": "-login_at",
-    "-login_at": "login_at",
-    "seen_at": "-seen_at",
-    "-seen_at": "seen_at",
+    "created_at": "-created_at",
+    "-created_at": "created_at",
+    "last_seen_at": "-last_seen_at",
+    "-last_seen_at": "last_seen_at",
 }
 
 
@@ -314,12 +314,12 @@ class SessionQuerySet(RedisQuerySet[Any]):
     """
     The signed-in sessions, the latest sign-in first.
 
-    Filters are ``sid``, ``sid__in``, ``pk``, ``pk__in`` and ``user_id``. Orders are by ``login_at`` or ``seen_at``.
-    Rows can be sliced, counted and iterated. Everything else raises NotSupportedError.
+    Filters are ``sid``, ``sid__in``, ``pk``, ``pk__in`` and ``user_id``. Orders are by ``created_at`` or
+    ``last_seen_at``. Rows can be sliced, counted and iterated. Everything else raises NotSupportedError.
     """
 
     _title = "Online sessions"
-    _order: online.Order = "-login_at"
+    _order: online.Order = "-created_at"
 
     _looked_through: LookedThrough | None = None
     _own_sid: str | None = None
@@ -404,7 +404,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
     def newest(self) -> Self:
         """Drop the filter by last seen. The order stays by sign-in or by last seen, the latest first."""
         clone = self._with(active_seconds=None)
-        clone._order = "-seen_at" if self.by_seen else "-login_at"
+        clone._order = "-last_seen_at" if self.by_seen else "-created_at"
         return clone
 
     def active(self, seconds: float | None = None) -> Self:
@@ -507,7 +507,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
     @property
     def by_seen(self) -> bool:
         """Whether the order is by last seen."""
-        return self.session_filter.only_by_seen or self._order.endswith("seen_at")
+        return self.session_filter.only_by_seen or self._order.endswith("last_seen_at")
 
     @property
     def _is_limited(self) -> bool:
@@ -553,7 +553,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         else:
             order: online.Order = self._order
             if self.by_seen:
-                order = "-seen_at" if latest_first else "seen_at"
+                order = "-last_seen_at" if latest_first else "last_seen_at"
             found = online.pages(self.session_filter, order, offset=first, limit=last - first)
         return list(chain.from_iterable(found))
 
@@ -567,9 +567,9 @@ class SessionQuerySet(RedisQuerySet[Any]):
         found = [
             session
             for session in online.find(self._named or ())
-            if session.seen_at >= since
+            if session.last_seen_at >= since
             and wanted.has(session.address, session.user_agent)
-            and (session.user_id in user_ids if user_ids is not None else is_listed[session.login_at is not None])
+            and (session.user_id in user_ids if user_ids is not None else is_listed[session.created_at is not None])
         ]
         place = partial(online.place_of, by_seen=self.by_seen)
         return sorted(found, key=place, reverse=self._order.startswith("-"))

@@ -28,26 +28,28 @@ class PastSignIn(NamedTuple):
     A sign-in, and what became of its session.
 
     ``user_id`` is the primary key as text. ``ended_at`` is None if no end is known: the session may live. If
-    ``is_about`` is set, it is not exact. ``reason`` is the value of a :class:`django_redsess.signals.Reason` or a word
-    of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is the
-    primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user was
-    told. ``is_new`` tells whether the device was new, None if that is not known. ``place`` is where the address is:
-    pages set it, see :func:`placed`. All times are aware datetimes.
+    ``ended_is_about`` is set, it is not exact. ``reason`` is the value of a :class:`django_redsess.signals.Reason` or a
+    word of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is
+    the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user
+    was told. ``is_new_device`` tells whether the device was new, None if that is not known. ``place`` is where the
+    address is: pages set it, see :func:`placed`. ``id`` is what the source knows the sign-in by. All times are aware
+    datetimes.
     """
 
     user_id: str
-    login_at: datetime
-    seen_at: datetime | None = None
+    created_at: datetime
+    last_seen_at: datetime | None = None
     ended_at: datetime | None = None
-    is_about: bool = False
+    ended_is_about: bool = False
     reason: str = ""
     reason_text: str = ""
     by: str = ""
     message: str = ""
     address: str = ""
     user_agent: str = ""
-    is_new: bool | None = None
+    is_new_device: bool | None = None
     place: str = ""
+    id: str = ""
 
 
 class UsersPast(NamedTuple):

@@ -86,18 +86,18 @@ class EndedSession(NamedTuple):
     """
     A session that has ended.
 
-    ``user_id`` is the primary key as text, ``""`` for a guest. ``at`` is when it ended. ``login_at`` is when its user
-    signed in, and ``seen_at`` when it was last seen: None for a guest. ``by`` is the primary key as text of the user
-    whose request ended it, for the reasons ``kicked`` and ``invalidated``: ``""`` if no request did, as in a command.
-    ``message`` is what its user is told. All times are aware datetimes of the server's clock.
+    ``user_id`` is the primary key as text, ``""`` for a guest. ``at`` is when it ended. ``created_at`` is when its user
+    signed in, and ``last_seen_at`` when it was last seen: None for a guest. ``by`` is the primary key as text of the
+    user whose request ended it, for the reasons ``kicked`` and ``invalidated``: ``""`` if no request did, as in a
+    command. ``message`` is what its user is told. All times are aware datetimes of the server's clock.
     """
 
     sid: str
     user_id: str
     reason: Reason
     at: datetime
-    login_at: datetime | None = None
-    seen_at: datetime | None = None
+    created_at: datetime | None = None
+    last_seen_at: datetime | None = None
     by: str = ""
     message: str = ""
 
@@ -106,14 +106,14 @@ class BegunSession(NamedTuple):
     """
     A session in which a user has signed in.
 
-    ``user_id`` is the primary key as text. ``login_at`` is when, an aware datetime of the server's clock. ``replaces``
-    is the login time that the session had before, if the same user signs in again. ``address`` and ``user_agent`` are
-    what the session stores of the client.
+    ``user_id`` is the primary key as text. ``created_at`` is when, an aware datetime of the server's clock.
+    ``replaces`` is the login time that the session had before, if the same user signs in again. ``address`` and
+    ``user_agent`` are what the session stores of the client.
     """
 
     sid: str
     user_id: str
-    login_at: datetime
+    created_at: datetime
     replaces: datetime | None
     address: str
     user_agent: str

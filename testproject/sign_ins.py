@@ -52,9 +52,9 @@ def make(now: datetime | None = None) -> None:
             # On the way, with a telephone.
             rows += _past(user, f"198.51.100.{chance.randrange(200, 250)}", SAFARI_IPHONE, now, chance, often=0.3)
     for user in users.values():
-        for session in online.of_user(user):
-            if session.login_at:
-                rows.append(_row(user, session.login_at, session.address, session.user_agent, seen_at=session.seen_at))
+        for each in online.of_user(user):
+            if each.created_at:
+                rows.append(_row(user, each.created_at, each.address, each.user_agent, last_seen_at=each.last_seen_at))
     # Two sign-ins of a user are never in the same millisecond.
     SignIn.objects.bulk_create({(row.user_id, row.login_ms): row for row in rows}.values())
 
@@ -65,9 +65,9 @@ def _past(user: User, address: str, user_agent: str, now: datetime, chance: Rand
         if chance.random() > often:
             continue
         at = now - timedelta(days=days_ago, minutes=chance.randrange(9 * 60))
-        seen_at = at + timedelta(minutes=chance.randrange(2, 90))
+        last_seen_at = at + timedelta(minutes=chance.randrange(2, 90))
         reason = chance.choice(ENDS)
-        ended_at = seen_at + timedelta(hours=12) if reason is Reason.EXPIRED else seen_at
+        ended_at = last_seen_at + timedelta(hours=12) if reason is Reason.EXPIRED else last_seen_at
         # Nobody knows about one in thirty: a process was killed before it wrote.
         is_about = chance.random() < 0.03
         rows.append(
@@ -76,13 +76,13 @@ def _past(user: User, address: str, user_agent: str, now: datetime, chance: Rand
                 at,
                 address,
                 user_agent,
-                seen_at=seen_at,
+                last_seen_at=last_seen_at,
                 ended_at=ended_at,
                 ended_is_about=is_about,
                 reason="" if is_about else reason,
                 # On another device of one's own.
                 by=str(user.pk) if reason is Reason.KICKED and not is_about else "",
-                is_new=is_first,
+                is_new_device=is_first,
             )
         )
         is_first = False
@@ -92,9 +92,10 @@ def _past(user: User, address: str, user_agent: str, now: datetime, chance: Rand
 def _stolen(user: User, admin: User, now: datetime) -> list[SignIn]:
     came, ended = now - timedelta(hours=26), now - timedelta(hours=25)
     end: dict[str, Any] = {"ended_at": ended, "reason": Reason.KICKED, "by": str(admin.pk)}
+    message = "Your password was stolen. Call us."
     return [
-        _row(user, came, *THIEF, seen_at=ended, is_new=True, message="Your password was stolen. Call us.", **end),
-        _row(user, came - timedelta(hours=2), *GONE[1:], seen_at=came, is_new=False, **end),
+        _row(user, came, *THIEF, last_seen_at=ended, is_new_device=True, message=message, **end),
+        _row(user, came - timedelta(hours=2), *GONE[1:], last_seen_at=came, is_new_device=False, **end),
     ]
 
 

@@ -63,7 +63,7 @@ def lived_in(history, users) -> dict[str, str]:
     here, now = sign_in(alice), datetime.now(UTC)
     sid = sid_of(here)
     at_end = times.stored(now - timedelta(minutes=30))
-    row(alice, seen_at=at_end, ended_at=at_end, reason="logout")
+    row(alice, last_seen_at=at_end, ended_at=at_end, reason="logout")
     online.block(bob, until=timezone.now() + timedelta(hours=1), message="Call us.", by=alice)
     viewed.record(here.session, "lamp")
     cleaning.sample()
@@ -236,9 +236,9 @@ def test_a_naive_time_is_local_and_is_refused_with_time_zones(settings, users) -
 
 def test_of_an_hour_that_comes_twice_exports_have_the_one_that_can_be(history, users, root) -> None:
     alice, second = users["alice"], FIRST + timedelta(hours=1)
-    for login_at in (FIRST - timedelta(minutes=10), second - timedelta(minutes=10)):
-        at = times.stored(login_at + timedelta(minutes=10))
-        SignIn.objects.create(user=alice, login_ms=int(login_at.timestamp() * 1000), seen_at=at, ended_at=at)
+    for created_at in (FIRST - timedelta(minutes=10), second - timedelta(minutes=10)):
+        at = times.stored(created_at + timedelta(minutes=10))
+        SignIn.objects.create(user=alice, login_ms=int(created_at.timestamp() * 1000), last_seen_at=at, ended_at=at)
     out = StringIO()
     call_command("history", "--export", "alice", "--json", stdout=out)
     found = [json.loads(line)["ended_at"] for line in out.getvalue().splitlines()]

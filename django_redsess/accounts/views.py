@@ -79,7 +79,7 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
                 "session": each,
                 "browser": _browser_of(each),
                 "place": found_places.get(each.address, ""),
-                "seen": when(each.seen_at),
+                "seen": when(each.last_seen_at),
             }
             for each in own + others
         ],

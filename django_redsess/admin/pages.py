@@ -224,7 +224,8 @@ def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:
     ``address`` is the HTML of the address, if it is more than its text.
     """
     browser = labels.stored(labels.browser_name(sign_in.user_agent))
-    mark = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device")) if sign_in.is_new else ""
+    new = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device"))
+    mark = new if sign_in.is_new_device else ""
     where = address or address_html(labels.stored(sign_in.address))
     place = place_html(sign_in.place)
     return format_html('<span title="{}">{}</span>{}<br>{}{}', sign_in.user_agent, browser, mark, where, place)
@@ -235,7 +236,7 @@ def end_html(sign_in: PastSignIn) -> SafeString:
     if sign_in.ended_at is None:
         return format_html("{}", gettext("no end so far"))
     at = exactly(sign_in.ended_at)
-    return format_html("{}", gettext("about %(time)s") % {"time": at} if sign_in.is_about else at)
+    return format_html("{}", gettext("about %(time)s") % {"time": at} if sign_in.ended_is_about else at)
 
 
 def own_mark(session: OnlineSession) -> SafeString:

@@ -123,8 +123,8 @@ class QuestionAdmin(RulesAdmin):
             {
                 "session": session,
                 "browser": _browser_of(session),
-                "signed_in": when(session.login_at) if session.login_at else "",
-                "seen": when(session.seen_at),
+                "signed_in": when(session.created_at) if session.created_at else "",
+                "seen": when(session.last_seen_at),
                 "is_own": session.sid == pages.own_sid_of(request),
                 "is_protected": not self.has_end_permission(request, session),
             }

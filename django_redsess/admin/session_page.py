@@ -83,16 +83,16 @@ def _deadlines_of(session: online.Session, details: online.Details | None) -> It
         if not age:
             yield Deadline(gettext("At the date that the site has set"), at)
         elif conf.SLIDING:
-            yield Deadline(_after_last_request(age), session.seen_at + timedelta(seconds=age), moves=True)
+            yield Deadline(_after_last_request(age), session.last_seen_at + timedelta(seconds=age), moves=True)
         else:
             yield Deadline(gettext("%(time)s after the last change") % {"time": duration(age)}, at)
     if conf.IDLE_TIMEOUT:
         slack = timedelta(milliseconds=slack_of(conf.IDLE_TIMEOUT * 1000))
-        at = session.seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
+        at = session.last_seen_at + timedelta(seconds=conf.IDLE_TIMEOUT) + slack
         yield Deadline(_after_last_request(conf.IDLE_TIMEOUT), at, moves=True)
-    if conf.ABSOLUTE_TIMEOUT and session.login_at:
+    if conf.ABSOLUTE_TIMEOUT and session.created_at:
         text = gettext("%(time)s after the sign-in") % {"time": duration(conf.ABSOLUTE_TIMEOUT)}
-        yield Deadline(text, session.login_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT))
+        yield Deadline(text, session.created_at + timedelta(seconds=conf.ABSOLUTE_TIMEOUT))
 
 
 def _after_last_request(seconds: float) -> str:
@@ -223,9 +223,9 @@ class SessionPageAdmin(EndingAdmin):
         """Show when the user signed in, was last seen, and when and why the session ends."""
         page: PageData = session.page
         times = []
-        if session.login_at:
-            times.append(format_html(gettext("Signed in: {time}"), time=moment(session.login_at)))
-        times.append(format_html(gettext("Last seen: {time}"), time=moment(session.seen_at)))
+        if session.created_at:
+            times.append(format_html(gettext("Signed in: {time}"), time=moment(session.created_at)))
+        times.append(format_html(gettext("Last seen: {time}"), time=moment(session.last_seen_at)))
         ends = format_html(gettext("Ends: {time}"), time=moment(session.expires_at))
         times.append(format_html_join("\xa0· ", "{}", [(ends,), *((first.text,) for first in page.deadlines[:1])]))
         if ends_with_browser(page.details):
@@ -272,7 +272,7 @@ class SessionPageAdmin(EndingAdmin):
             name %= {"browser": browser, "address": labels.stored(other.address)}
             url = pages.end_url(request, self.admin_site, sid=other.sid)
             end = pages.end_link(url, name)
-        return [where, when(other.login_at) if other.login_at else "", when(other.seen_at), end]
+        return [where, when(other.created_at) if other.created_at else "", when(other.last_seen_at), end]
 
     @admin.display(description=gettext_lazy("last sign-ins"))
     def last_sign_ins(self, session: OnlineSession) -> str:

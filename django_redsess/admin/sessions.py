@@ -98,7 +98,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
 
     list_display = ("user", "client", "signed_in", "seen", "end")
     search_fields = ("user",)
-    ordering = ("-login_at",)
+    ordering = ("-created_at",)
     list_filter = (
         filters.ActiveFilter,
         filters.WhoFilter,
@@ -153,7 +153,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         return [each for each in super().get_list_filter(request) if may_see_users or each is not filters.StaffFilter]
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("-seen_at",) if filters.only_by_seen(request) else self.ordering
+        return ("-last_seen_at",) if filters.only_by_seen(request) else self.ordering
 
     def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
         return ("seen",) if filters.only_by_seen(request) else ("signed_in", "seen")
@@ -283,14 +283,14 @@ class OnlineSessionAdmin(SessionPageAdmin):
         name = labels.stored(labels.browser_name(session.user_agent))
         return format_html('<span title="{}">{}</span>', session.user_agent, name)
 
-    @admin.display(description=gettext_lazy("signed in"), ordering="login_at")
+    @admin.display(description=gettext_lazy("signed in"), ordering="created_at")
     def signed_in(self, session: OnlineSession) -> str:
-        return _labelled(gettext("signed in"), when(session.login_at) if session.login_at else "-")
+        return _labelled(gettext("signed in"), when(session.created_at) if session.created_at else "-")
 
-    @admin.display(description=gettext_lazy("last seen"), ordering="seen_at")
+    @admin.display(description=gettext_lazy("last seen"), ordering="last_seen_at")
     def seen(self, session: OnlineSession) -> str:
         """Show when it was last seen, and the item that was viewed last unless a column does."""
-        time = _labelled(gettext("last seen"), when(session.seen_at))
+        time = _labelled(gettext("last seen"), when(session.last_seen_at))
         if not (session.newest and session.shows_newest_below):
             return time
         item = _labelled(gettext("viewed"), pages.item_name_html(session.newest))

@@ -149,7 +149,7 @@ def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: sign_in_sourc
     names = names_of_enders(request, site, of_user.sign_ins)
     rows = [
         (
-            exactly(each.login_at),
+            exactly(each.created_at),
             sender_html(each),
             end_html(each),
             capfirst(sign_in_source.how_ended(each, names[each.by])),
@@ -169,7 +169,7 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_so
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
     browser = labels.stored(labels.browser_name(last.user_agent))
     address = address_html(last.address) + place_html(last.place)
-    parts = [filled(text, time=moment(last.login_at), address=address, browser=browser)]
+    parts = [filled(text, time=moment(last.created_at), address=address, browser=browser)]
     if last.ended_at:
         how = sign_in_source.how_ended(last, names_of_enders(request, site, of_user.sign_ins[:1])[last.by])
         parts.append(filled(gettext("How it ended: %(how)s, %(time)s."), how=how, time=end_html(last)))

@@ -135,7 +135,7 @@ def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
     if session.user_id:
         return printable(f"deleted user {session.user_id}")
     # A session with a login time has a user. If its record can't be read, that user is unknown.
-    return "guest" if session.login_at is None else "unknown"
+    return "guest" if session.created_at is None else "unknown"
 
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

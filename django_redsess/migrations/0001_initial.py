@@ -16,8 +16,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('sid', models.CharField(max_length=20, primary_key=True, serialize=False, verbose_name='session')),
                 ('user_id', models.TextField(verbose_name='user')),
-                ('login_at', models.DateTimeField(null=True, verbose_name='signed in')),
-                ('seen_at', models.DateTimeField(verbose_name='last seen')),
+                ('created_at', models.DateTimeField(null=True, verbose_name='signed in')),
+                ('last_seen_at', models.DateTimeField(verbose_name='last seen')),
                 ('expires_at', models.DateTimeField(verbose_name='expires')),
                 ('address', models.TextField(verbose_name='address')),
                 ('user_agent', models.TextField(verbose_name='user agent')),

@@ -107,7 +107,7 @@ __all__ = [
     "unblock",
 ]
 
-Order = Literal["login_at", "-login_at", "seen_at", "-seen_at"]
+Order = Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"]
 
 PAGE = 1000
 """How many sessions :func:`pages` reads at once."""
@@ -118,13 +118,13 @@ def _sessions(session_filter: SessionFilter, offset: int, limit: int, order: Ord
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if order not in (None, *get_args(Order)):
         raise ValueError(f"order must be one of {', '.join(get_args(Order))}; not {order!r}.")
-    if session_filter.only_by_seen and order in ("login_at", "-login_at"):
-        raise ValueError("Guests, and those seen in the last seconds, can be listed by seen_at only.")
+    if session_filter.only_by_seen and order in ("created_at", "-created_at"):
+        raise ValueError("Guests, and those seen in the last seconds, can be listed by last_seen_at only.")
     if offset >= listing.ROWS_MAX and listing.rows_end(session_filter):
         raise ValueError(f"offset must be below {listing.ROWS_MAX} with several partitions, not {offset}.")
     if limit < 1:
         return []
-    by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
+    by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
     latest_first = order is None or order.startswith("-")
     if session_filter.names_client:
         matching = yield from searching.matching(session_filter, by_seen=by_seen)
@@ -149,9 +149,9 @@ def sessions(
     """
     Return signed-in sessions: at most ``limit``, after skipping ``offset``.
 
-    ``order`` is by sign-in (``"login_at"``) or by last seen (``"seen_at"``). ``"-"`` before it puts the latest first.
-    The default is ``"-login_at"``. ``user_ids`` keeps the sessions of these users: at most 1 000 primary keys as text.
-    ``guests`` adds guests' sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``.
+    ``order`` is by sign-in (``"created_at"``) or by last seen (``"last_seen_at"``). ``"-"`` before it puts the latest
+    first. The default is ``"-created_at"``. ``user_ids`` keeps the sessions of these users: at most 1 000 primary keys
+    as text. ``guests`` adds guests' sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``.
     ``active_seconds`` keeps sessions seen in the last so many seconds. With either of these, the only order is by last
     seen, by default the latest first. With several users, or with ``user_ids`` by last seen, each partition lists at
     most its latest 5 000 sign-ins.
@@ -205,7 +205,7 @@ def pages(
     yield page
     if not page and offset:
         return
-    by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
+    by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
     latest_first, place = order is None or order.startswith("-"), place_of(page[-1], by_seen=by_seen) if page else None
     while (left := left - len(page)) > 0:
         at_once = int(min(PAGE, left))
@@ -218,7 +218,7 @@ def pages(
 
 def place_of(session: Session, *, by_seen: bool) -> Place:
     """Return the place of ``session`` in a list: by last seen, or by sign-in."""
-    at = session.login_at if session.login_at and not by_seen else session.seen_at
+    at = session.created_at if session.created_at and not by_seen else session.last_seen_at
     return Place((at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), session.sid)
 
 

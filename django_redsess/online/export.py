@@ -10,7 +10,7 @@ from django_redsess.online.labels import browser_name
 from django_redsess.online.listing import Session
 
 COLUMNS = (
-    *("sid", "user_id", "user", "login_at", "seen_at", "expires_at"),
+    *("sid", "user_id", "user", "created_at", "last_seen_at", "expires_at"),
     *("address", "browser", "user_agent", "size", "newest_item"),
 )
 
@@ -39,8 +39,8 @@ def record_of(session: Session, user: str | None) -> Record:
         session.sid,
         session.user_id,
         user,
-        None if session.login_at is None else iso(session.login_at),
-        iso(session.seen_at),
+        None if session.created_at is None else iso(session.created_at),
+        iso(session.last_seen_at),
         iso(session.expires_at),
         session.address or None,
         browser_name(session.user_agent) or None,

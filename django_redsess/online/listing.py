@@ -126,11 +126,11 @@ def filter_of(
 
 
 class ListRow(NamedTuple):
-    """A session as a list shows it. ``login_at`` is None for a guest. ``record`` is packed."""
+    """A session as a list shows it. ``created_at`` is None for a guest. ``record`` is packed."""
 
     sid: str
-    login_at: datetime | None
-    seen_at: datetime
+    created_at: datetime | None
+    last_seen_at: datetime
     expires_at: datetime
     newest_item: str
     record: bytes
@@ -271,10 +271,10 @@ def _found(reply: list[Any]) -> tuple[int, list[ListRow]]:
 
 
 def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> ListRow:
-    sid, login_at, seen_at, expires_at, item, record = row
-    signed_in = time_of(login_at) if login_at else None
+    sid, created_at, last_seen_at, expires_at, item, record = row
+    signed_in = time_of(created_at) if created_at else None
     newest_item = item.decode(errors="replace")
-    return ListRow(sid.decode(), signed_in, time_of(seen_at), time_of(expires_at), newest_item, record)
+    return ListRow(sid.decode(), signed_in, time_of(last_seen_at), time_of(expires_at), newest_item, record)
 
 
 def count(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
@@ -518,8 +518,8 @@ class Session:
     """
     A live session, without its data.
 
-    ``user_id`` is the user's primary key as text, ``""`` for a guest or an unreadable record. ``login_at`` is the time
-    of the sign-in, None for a guest. ``seen_at`` is the time of the last request, rounded down by up to
+    ``user_id`` is the user's primary key as text, ``""`` for a guest or an unreadable record. ``created_at`` is the
+    time of the sign-in, None for a guest. ``last_seen_at`` is the time of the last request, rounded down by up to
     ``TOUCH_INTERVAL``. ``expires_at`` is the deadline. All times are aware, in UTC. ``address`` and ``user_agent`` are
     those of the request that last saved the session, ``""`` if unknown. ``size`` is the size of the record in Redis, in
     bytes. ``newest_item`` is the item that the session viewed last, or ``""``.
@@ -527,8 +527,8 @@ class Session:
 
     sid: str
     user_id: str
-    login_at: datetime | None
-    seen_at: datetime
+    created_at: datetime | None
+    last_seen_at: datetime
     expires_at: datetime
     address: str
     user_agent: str
@@ -539,7 +539,7 @@ class Session:
 def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) -> list[Session]:
     """Return the sessions of ``rows``; of the lists of certain users, ``owners``, only those that are theirs."""
     found = []
-    for sid, login_at, seen_at, expires_at, newest_item, packed in rows:
+    for sid, created_at, last_seen_at, expires_at, newest_item, packed in rows:
         try:
             record = unpack(sid, packed)
             # Another program may have written to a user's list. A session is the user's only if its record says so.
@@ -552,5 +552,6 @@ def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) 
                 continue
             user_id, (address, user_agent) = "", Client()
         size = len(packed)
-        found.append(Session(sid, user_id, login_at, seen_at, expires_at, address, user_agent, size, newest_item))
+        times = (created_at, last_seen_at, expires_at)
+        found.append(Session(sid, user_id, *times, address, user_agent, size, newest_item))
     return found

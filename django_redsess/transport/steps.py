@@ -61,14 +61,14 @@ class EndedSessions(Collection[EndedSession]):
             while start < len(packed):
                 end = start + 21 + packed[start + 20]
                 sid, user_id = packed[start : start + 20].decode(errors="replace"), packed[start + 21 : end]
-                login_at = seen_at = None
+                created_at = last_seen_at = None
                 if user_id:
                     times = packed[end : end + 6], packed[end + 6 : end + 12]
-                    login_at, seen_at = (time_of(int.from_bytes(each, "big")) for each in times)
+                    created_at, last_seen_at = (time_of(int.from_bytes(each, "big")) for each in times)
                     end += 12
                 if is_sid(sid):
                     who = user_id.decode(errors="replace")
-                    yield EndedSession(sid, who, why, at, login_at, seen_at, self._by, self._message)
+                    yield EndedSession(sid, who, why, at, created_at, last_seen_at, self._by, self._message)
                 start = end
 
     def __contains__(self, ended: object) -> bool:

@@ -85,8 +85,8 @@ def test_the_list_tells_when_a_session_was_last_seen_in_the_sites_time_zone(alic
     here, there = sign_in(alice), sign_in(alice)
     make_older(redis, sid_of(there), 130)
     page = here.get(LIST)
-    seen_at = next(session.seen_at for session in online.of_user(alice) if session.sid == sid_of(there))
-    local = timezone.localtime(seen_at)
+    last_seen_at = next(session.last_seen_at for session in online.of_user(alice) if session.sid == sid_of(there))
+    local = timezone.localtime(last_seen_at)
     shown = re.findall(r'<time datetime="([^"]*)" title="[^"]* (\w+)">([^<]*)</time>', page.text)
     assert (local.isoformat(), "IST", "2\xa0minutes ago") in shown
 

@@ -75,8 +75,8 @@ def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, ne
         "sid": session.sid,
         "user_id": str(users["alice"].pk),
         "user": "alice",
-        "login_at": found.login_at.isoformat(timespec="milliseconds"),
-        "seen_at": found.seen_at.isoformat(timespec="milliseconds"),
+        "created_at": found.created_at.isoformat(timespec="milliseconds"),
+        "last_seen_at": found.last_seen_at.isoformat(timespec="milliseconds"),
         "expires_at": found.expires_at.isoformat(timespec="milliseconds"),
         "address": "192.0.2.7",
         "browser": "Firefox 140 on Linux",
@@ -84,7 +84,7 @@ def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, ne
         "size": found.size,
         "newest_item": "lamp",
     }
-    assert datetime.fromisoformat(row["seen_at"]).utcoffset() is not None
+    assert datetime.fromisoformat(row["last_seen_at"]).utcoffset() is not None
     of_csv = as_csv(admin_client, "?q=alice")
     assert of_csv == [{name: str(value) for name, value in row.items()}]
     # The command writes the same.

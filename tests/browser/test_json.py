@@ -27,7 +27,7 @@ def test_the_scripts_of_the_guide_list_sessions_page_by_page_and_end_them(
     own = here.evaluate(f"async () => {{ {SCRIPTS} return (await call('me/sessions')).sessions }}")
     listed = here.evaluate(
         f"async () => {{ {SCRIPTS} const all = []; "
-        "for await (const session of sessions({ limit: 2, order: 'login_at' })) all.push(session.id); return all }"
+        "for await (const session of sessions({ limit: 2, order: 'created_at' })) all.push(session.id); return all }"
     )
     assert listed == [session.sid for session in reversed(online.of_user(user))]
     for sid in listed:

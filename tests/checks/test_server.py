@@ -169,7 +169,7 @@ def test_a_user_who_may_do_what_the_hint_says_can_do_all(set_user, server, parti
     sessions[-1].cycle_key()
     sessions[-1].save()
     assert [item.item for item in viewed.recent(sessions[-1])] == ["lamp"]
-    assert online.count() == len(online.sessions(order="seen_at")) == len(online.of_user(User(pk=7))) == 3
+    assert online.count() == len(online.sessions(order="last_seen_at")) == len(online.of_user(User(pk=7))) == 3
     online.details(sessions[-1].sid)
     for option in ("--dry-run", "--check", "--repair", "--max-sessions=1"):
         call_command("cleansessions", option, verbosity=0)

@@ -227,13 +227,13 @@ def test_five_sign_ins_of_one_guest_as_different_users_are_all_signed_in(site, r
 
 @pytest.mark.parametrize(("cookie", "user"), [("guest", "nobody"), ("member", "1")], indirect=["cookie"])
 def test_one_of_six_rotations_at_once_wins(site, redis, cookie: str, user: str) -> None:
-    login_at = online.get(sid_of(cookie)).login_at
+    created_at = online.get(sid_of(cookie)).created_at
     winner, *losers = sorted(site.ask_together(*[("/held/cycle/", cookie)] * 6))
     assert winner.status == 200
     assert {(loser.status, loser.cookie) for loser in losers} == {(400, None)}
     assert texts(site, winner.cookie) == [user, "blue"]
-    found = [(session.sid, session.login_at) for session in online.sessions(guests=True)]
-    assert found == [(sid_of(winner.cookie), login_at)]
+    found = [(session.sid, session.created_at) for session in online.sessions(guests=True)]
+    assert found == [(sid_of(winner.cookie), created_at)]
     assert (stored(redis), traces(redis, cookie)) == (1, [])
 
 
@@ -271,7 +271,7 @@ def test_a_write_that_finds_another_key_meanwhile_is_answered_400(site, redis, c
 
 @pytest.mark.parametrize("path", ["/held/who/", "/held/write/size/large/"])
 def test_of_parallel_requests_after_a_new_secret_key_one_wins(site, settings, redis, member: str, path: str) -> None:
-    login_at = online.get(sid_of(member)).login_at
+    created_at = online.get(sid_of(member)).created_at
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "the shop's second key"
     have_agreed()
@@ -282,7 +282,7 @@ def test_of_parallel_requests_after_a_new_secret_key_one_wins(site, settings, re
     [cookie] = {answer.cookie for answer in answers} - {None, member}
     settings.SECRET_KEY_FALLBACKS = []
     assert texts(site, cookie) == ["1", "blue"]
-    assert [(session.sid, session.login_at) for session in online.sessions()] == [(sid_of(cookie), login_at)]
+    assert [(session.sid, session.created_at) for session in online.sessions()] == [(sid_of(cookie), created_at)]
     assert stored(redis) == 1
 
 

@@ -30,7 +30,7 @@ def test_signing_in_again_as_the_same_user(browser, alice, redis) -> None:
     assert (who(browser), who(thief)) == ("alice", "nobody")
     [after] = online.sessions()
     assert (after.sid, SessionStore(browser.cookie)["colour"]) == (browser.sid, "blue")
-    assert after.login_at > before.login_at
+    assert after.created_at > before.created_at
     assert thief.post(f"{browser.views}/write/colour/red/").status_code == 400
     assert stored(redis) == 1
 
@@ -45,7 +45,7 @@ def test_ending_all_others(browser, alice, redis, path: str) -> None:
     assert [who(each) for each in (browser, thief, elsewhere)] == ["alice", "nobody", "nobody"]
     assert SessionStore(browser.cookie)["colour"] == "blue"
     # It is no sign-in: ABSOLUTE_TIMEOUT goes on.
-    assert [(session.sid, session.login_at) for session in online.sessions()] == [(browser.sid, before.login_at)]
+    assert [(session.sid, session.created_at) for session in online.sessions()] == [(browser.sid, before.created_at)]
     assert stored(redis) == 1
 
 

@@ -48,7 +48,7 @@ class Store:
         self.session.update({"colour": "blue", **({"_auth_user_id": user_id} if user_id else {})})
         self.session.save()
         self.here = keyspace().of_sid(self.session.sid)
-        self.login_at = online.get(self.session.sid).login_at
+        self.created_at = online.get(self.session.sid).created_at
         # Items that are counted in the partition of the session, and in another one.
         items = [f"item {number}" for number in range(100)]
         self.item = next(item for item in items if keyspace().of_item(item) == self.here)
@@ -76,7 +76,7 @@ class Store:
                 user = data.pop("_auth_user_id", "")
                 assert (user, user) == (record.user_id, found.user_id)
                 text, items = json.dumps(data, sort_keys=True), [self.name(item) for item, _ in viewed.recent(sid)]
-                is_new = found.login_at != self.login_at
+                is_new = found.created_at != self.created_at
                 sessions.append(Story(user and "somebody", text, items, sid in listed, is_new))
         notes = [name for name in self.redis.keys() if b":ended:" in name]
         popular = [(self.name(item), views) for item, views in viewed.popular()]

@@ -86,7 +86,7 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     asked = staff.post(LIST, {"action": "end_selected", "_selected_action": [sid]})
     answer(staff, asked)
     assert online.count() == 3
-    assert online.sessions(order="seen_at")
+    assert online.sessions(order="last_seen_at")
     assert online.sessions(guests=True, active_seconds=300)
     moving = SessionStore(others[1].cookie)
     viewed.record(moving, "item-1")
@@ -280,7 +280,7 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(clus
     session = SessionStore(browsers[0].cookie)
     viewed.record(session, "lamp")
     assert viewed.popular() == [("lamp", 1)]
-    assert len(online.sessions(order="seen_at")) == online.count() == 3
+    assert len(online.sessions(order="last_seen_at")) == online.count() == 3
     cleaning.sample()
     online.history()
     for option in ("--dry-run", "--check", "--repair"):

@@ -83,10 +83,10 @@ def test_a_key_is_changed_once(browser, alice, partitions: int, redis, each_loss
         browser.get("/items/plain/lamp")
 
     for _ in each_loss(signed_in):
-        old_sid, login_at = browser.sid, online.get(browser.sid).login_at
+        old_sid, created_at = browser.sid, online.get(browser.sid).created_at
         assert browser.post(f"{browser.views}/cycle/").status_code == 200
         assert_moved(browser, redis, old_sid)
-        assert online.get(browser.sid).login_at == login_at
+        assert online.get(browser.sid).created_at == created_at
 
 
 def test_a_session_is_ended_once(browser, alice, partitions: int, redis, each_loss) -> None:

@@ -159,7 +159,7 @@ def test_a_step_after_the_last_read_makes_one_session(stepped, settings, new_ses
     assert disagreements(stepped.server.client) == []
     if seen_in == "recent":
         [found] = online.sessions()
-        assert found.login_at.timestamp() == seen
+        assert found.created_at.timestamp() == seen
 
 
 def test_a_read_learns_the_time_once_a_second_by_which_the_next_notes_it_was_seen(

@@ -233,7 +233,7 @@ def test_what_is_no_sid_is_in_no_list_and_forges_no_line(administrator, alice, r
         assert response.status_code == 200
         assert set(Page(response).sids) <= {sid, administrator.session.sid}, query
         assert sid in Page(response).sids
-    for order in ("login_at", "-login_at", "seen_at", "-seen_at"):
+    for order in ("created_at", "-created_at", "last_seen_at", "-last_seen_at"):
         assert {found.sid for found in online.sessions(order=order)} == {sid, administrator.session.sid}
     assert [found.sid for found in online.of_user(alice)] == [sid]
     assert visitor.get("/account/sessions/").status_code == 200

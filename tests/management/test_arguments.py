@@ -14,8 +14,8 @@ WRONG = [
     *("cleansessions --check --forever", "cleansessions --dry-run --forever", "cleansessions --check --dry-run"),
     "cleansessions --check --repair",
     *("cleanviewed --limit 0", "cleanviewed --dry-run --forever", "cleanviewed --batch-size 0"),
-    *("online --limit 0", "online --offset -1", "online --order size", "online --everyone --order login_at"),
-    *("online --active 5m --order=-login_at", "online --active 5x", "online --active 5", "online --active 0m"),
+    *("online --limit 0", "online --offset -1", "online --order size", "online --everyone --order created_at"),
+    *("online --active 5m --order=-created_at", "online --active 5x", "online --active 5", "online --active 0m"),
     *("online --active ''", "online --active '5m\n'", f"online --active {'9' * 400}d", "online --everyone --staff"),
     *("online --sid 00aaaaaaaaaaaaaaaaaa --active 5m", "online --sid short", "online --sid ''"),
     *("online --sid 00aaaaaaaaaaaaaaaaaa --browser Edge", "online --sid 00aaaaaaaaaaaaaaaaaa --system macOS"),
@@ -33,7 +33,7 @@ def test_each_example_is_a_line_that_can_be_copied(name: str) -> None:
         program, subcommand, *arguments = shlex.split(line.partition(" | ")[0], comments=True)
         assert (program, subcommand) == ("manage.py", name)
         # An order that begins with a minus is joined to its option before the parser sees it.
-        parser.parse_args([argument for argument in arguments if argument not in ("--order", "-seen_at")])
+        parser.parse_args([argument for argument in arguments if argument not in ("--order", "-last_seen_at")])
 
 
 @pytest.mark.django_db

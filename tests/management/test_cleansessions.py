@@ -208,7 +208,7 @@ def test_forever_trims_to_the_maximum_too_and_a_signal_ends_its_sleep(redis, new
     make_due(redis, sids[0])
     command = start("cleansessions", "--forever", "--max-sessions", "2")
     wait_until(lambda: asleep(redis))
-    assert [session.sid for session in online.sessions(order="login_at")] == sids[-2:]
+    assert [session.sid for session in online.sessions(order="created_at")] == sids[-2:]
     assert command.stop(signal.SIGTERM) == (0, "")
     assert asleep(redis) == 0
 

@@ -52,7 +52,7 @@ def run(*arguments: str, **options: Any) -> list[str]:
 def left() -> list[str]:
     """The user names of those who are still signed in, by sign-in."""
     users = User.objects.in_bulk()
-    return [users[int(session.user_id)].username for session in online.sessions(order="login_at", limit=1000)]
+    return [users[int(session.user_id)].username for session in online.sessions(order="created_at", limit=1000)]
 
 
 @pytest.fixture

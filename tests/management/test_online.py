@@ -89,15 +89,15 @@ def test_nobody_is_an_answer(new_session) -> None:
 def test_the_newest_sign_in_comes_first_unless_told_otherwise(redis, sids) -> None:
     for seen, name in enumerate(("carol", "alice", "bob"), start=1_700_000_000_000):
         make_seen(redis, sids[name], seen)
-    assert names() == names("--order=-login_at") == ["carol", "bob", "alice"]
-    assert names("--order", "login_at") == ["alice", "bob", "carol"]
-    assert names("--order", "seen_at") == ["carol", "alice", "bob"]
-    assert names("--order=-seen_at") == ["bob", "alice", "carol"]
+    assert names() == names("--order=-created_at") == ["carol", "bob", "alice"]
+    assert names("--order", "created_at") == ["alice", "bob", "carol"]
+    assert names("--order", "last_seen_at") == ["carol", "alice", "bob"]
+    assert names("--order=-last_seen_at") == ["bob", "alice", "carol"]
 
 
 def test_an_order_with_a_minus_needs_no_equals_sign(sids, settings, capsys) -> None:
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}, **settings.CACHES}
-    execute_from_command_line(["manage.py", "online", "--order", "-seen_at", "--json"])
+    execute_from_command_line(["manage.py", "online", "--order", "-last_seen_at", "--json"])
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
@@ -120,7 +120,7 @@ def test_only_the_named_users_are_listed_and_several_conditions_all_hold(redis, 
 def test_everyone_is_listed_with_guests(redis, sids, new_session) -> None:
     [guest] = sign_in(new_session, "")
     [row] = rows("--everyone", "--limit", "1")
-    assert (row["sid"], row["user_id"], row["user"], row["login_at"]) == (guest, "", None, None)
+    assert (row["sid"], row["user_id"], row["user"], row["created_at"]) == (guest, "", None, None)
     assert row["address"] is row["browser"] is row["user_agent"] is None
     assert run("--everyone")[1].startswith("guest ")
     assert (len(rows("--everyone")), len(rows())) == (4, 3)
@@ -217,11 +217,11 @@ def test_json_has_every_detail(users, new_session) -> None:
     session = new_session(str(users["alice"].pk))
     visit(session, item="lamp")
     [row] = rows()
-    login_at, seen_at, expires_at = (
+    created_at, last_seen_at, expires_at = (
         datetime.fromisoformat(row.pop(f"{name}_at")) for name in ("login", "seen", "expires")
     )
-    assert login_at.utcoffset() == seen_at.utcoffset() == expires_at.utcoffset() == datetime.now(UTC).utcoffset()
-    assert login_at <= seen_at < expires_at
+    assert created_at.utcoffset() == last_seen_at.utcoffset() == expires_at.utcoffset() == datetime.now(UTC).utcoffset()
+    assert created_at <= last_seen_at < expires_at
     assert row.pop("size") > 50
     assert row == {
         "sid": session.sid,
@@ -314,5 +314,5 @@ def test_csv_has_every_detail_and_no_formula(users, new_session) -> None:
     assert alice.pop("user_agent") == "'" + as_json.pop("user_agent")
     assert alice.pop("browser") == "'" + as_json.pop("browser")
     assert alice == {name: str(value) for name, value in as_json.items()}
-    assert (guest["user"], guest["login_at"], guest["newest_item"]) == ("", "", "")
+    assert (guest["user"], guest["created_at"], guest["newest_item"]) == ("", "", "")
     assert guest["address"] == guest["browser"] == guest["user_agent"] == "not stored"

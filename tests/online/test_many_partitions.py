@@ -36,7 +36,7 @@ def test_a_page_over_many_partitions_is_what_it_should_be(redis, monkeypatch, th
     monkeypatch.setattr(listing, "PLAIN_MAX", data.draw(st.sampled_from([0, 10_000])))
     guests, active = data.draw(st.booleans()), data.draw(st.sampled_from([None, 120]))
     by_seen = guests or active is not None
-    order: online.Order = data.draw(st.sampled_from(["seen_at", "-seen_at"] if by_seen else ORDERS))
+    order: online.Order = data.draw(st.sampled_from(["last_seen_at", "-last_seen_at"] if by_seen else ORDERS))
     wanted = expected(known, now, order=order, guests=guests, active_seconds=active)
     found = online.sessions(offset=offset, limit=limit, order=order, guests=guests, active_seconds=active)
     assert [each.sid for each in found] == wanted[offset : offset + limit]

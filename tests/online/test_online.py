@@ -50,7 +50,7 @@ def test_a_session_tells_what_is_known_of_it(redis, new_session) -> None:
     assert (found.sid, found.user_id, found.newest_item) == (session.sid, "7", "vase")
     assert (found.address, found.user_agent) == ("192.0.2.1", "Mozilla")
     assert found.size == redis.hstrlen(keyspace().of_sid(session.sid).login, session.sid)
-    assert found.login_at == found.seen_at == found.expires_at - timedelta(days=14)
+    assert found.created_at == found.last_seen_at == found.expires_at - timedelta(days=14)
     assert found.expires_at.utcoffset() == timedelta(0)
     assert online.sessions() == online.find([session.sid]) == [found]
 
@@ -63,7 +63,7 @@ def test_pages_follow_on_each_other_and_beyond_the_last_there_is_nothing(new_ses
     assert len(online.sessions(limit=10**15)) == 10
 
 
-@pytest.mark.parametrize("order", ["login_at", "-login_at", "-seen_at"])
+@pytest.mark.parametrize("order", ["created_at", "-created_at", "-last_seen_at"])
 def test_what_ends_between_two_pages_leaves_out_no_other_session(partitions, new_session, monkeypatch, order) -> None:
     monkeypatch.setattr(online, "PAGE", 3)
     for number in range(12):
@@ -81,7 +81,7 @@ def test_guests_are_listed_and_counted_where_they_are_asked_for(new_session) -> 
     assert (online.count(), sids_of(online.sessions())) == (1, [member.sid])
     assert (online.count(guests=True), set(sids_of(online.sessions(guests=True)))) == (2, {guest.sid, member.sid})
     found = online.get(guest.sid)
-    assert (found.user_id, found.login_at) == ("", None)
+    assert (found.user_id, found.created_at) == ("", None)
 
 
 def test_sessions_are_found_in_the_order_in_which_they_are_named(new_session) -> None:
@@ -153,7 +153,13 @@ def test_a_page_takes_three_round_trips_at_most_and_a_count_one(round_trips, par
     assert round_trips() == 1
     online.count(guests=True, active_seconds=60)
     assert round_trips() == 1
-    for asked in ({}, {"guests": True}, {"order": "seen_at"}, {"active_seconds": 60}, {"user_ids": ["1", "2", "3"]}):
+    for asked in (
+        {},
+        {"guests": True},
+        {"order": "last_seen_at"},
+        {"active_seconds": 60},
+        {"user_ids": ["1", "2", "3"]},
+    ):
         online.sessions(**asked)
         # Read, rarely read on, and looked up.
         assert round_trips() <= (1 if partitions == 1 else 3), asked
@@ -340,7 +346,9 @@ def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> N
     sids = sign_in(new_session, "7", "8", "7")
     cleaning.sample()
     user = User(pk=7)
-    assert asyncio.run(online.asessions(order="login_at", limit=2)) == online.sessions(order="login_at", limit=2) != []
+    assert (
+        asyncio.run(online.asessions(order="created_at", limit=2)) == online.sessions(order="created_at", limit=2) != []
+    )
     assert asyncio.run(online.aof_user(user)) == online.of_user(user) != []
     assert asyncio.run(online.afind(sids)) == online.find(sids) != []
     assert asyncio.run(online.aget(sids[0])) == online.get(sids[0]) is not None

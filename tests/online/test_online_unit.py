@@ -16,12 +16,15 @@ pytestmark = pytest.mark.unit
     ("asked", "words"),
     [
         ({"offset": -1}, "offset must be 0 or more, not -1"),
-        ({"order": "address"}, "order must be one of login_at, -login_at, seen_at, -seen_at; not 'address'"),
+        (
+            {"order": "address"},
+            "order must be one of created_at, -created_at, last_seen_at, -last_seen_at; not 'address'",
+        ),
         ({"order": ""}, "order must be one of"),
-        ({"order": "login_at", "guests": True}, "can be listed by seen_at only"),
-        ({"order": "-login_at", "active_seconds": 60}, "can be listed by seen_at only"),
-        ({"order": "login_at", "active_seconds": 0}, "can be listed by seen_at only"),
-        ({"order": "-login_at", "active_seconds": 60, "user_ids": ["a"]}, "can be listed by seen_at only"),
+        ({"order": "created_at", "guests": True}, "can be listed by last_seen_at only"),
+        ({"order": "-created_at", "active_seconds": 60}, "can be listed by last_seen_at only"),
+        ({"order": "created_at", "active_seconds": 0}, "can be listed by last_seen_at only"),
+        ({"order": "-created_at", "active_seconds": 60, "user_ids": ["a"]}, "can be listed by last_seen_at only"),
     ],
 )
 def test_a_list_that_is_not_possible_is_a_clear_error(asked: dict[str, Any], words: str) -> None:

@@ -110,9 +110,9 @@ def expected(sessions, now, *, order=None, user_ids=None, guests=False, active_s
         if (each.user_id in user_ids if user_ids is not None else each.user_id or guests)
         and (active_seconds is None or each.seen >= now - active_seconds * 1000)
     ]
-    by_seen = (guests and user_ids is None) or active_seconds is not None or (order or "").endswith("seen_at")
+    by_seen = (guests and user_ids is None) or active_seconds is not None or (order or "").endswith("last_seen_at")
     kept.sort(key=lambda each: (each.seen if by_seen else each.login, each.sid))
-    return [each.sid for each in (kept if order in ("login_at", "seen_at") else kept[::-1])]
+    return [each.sid for each in (kept if order in ("created_at", "last_seen_at") else kept[::-1])]
 
 
 def assert_pages(wanted: Sequence[str], size: int, **asked: Any) -> None:
@@ -137,7 +137,7 @@ def watched(client: redis_py.Redis) -> Iterator[list[list[str]]]:
 
 def orders_for(asked: dict[str, Any]) -> list[online.Order | None]:
     by_seen = asked.get("active_seconds") is not None or (asked.get("guests") and asked.get("user_ids") is None)
-    return [None, "seen_at", "-seen_at"] if by_seen else [None, *ORDERS]
+    return [None, "last_seen_at", "-last_seen_at"] if by_seen else [None, *ORDERS]
 
 
 people = st.sampled_from(["", "1", "2", "3", "4"])
@@ -274,7 +274,7 @@ def test_guests_and_users_seen_at_the_same_time_are_listed_once_each(redis, comm
     known = [Known(sid_for(user, n), user, now, at) for n, (user, at) in enumerate(zip(users, times, strict=True))]
     put(redis, known)
     online.sessions()
-    orders: tuple[online.Order, ...] = ("seen_at", "-seen_at")
+    orders: tuple[online.Order, ...] = ("last_seen_at", "-last_seen_at")
     for order in orders:
         wanted = expected(known, now, guests=True, order=order)
         for offset in (0, 1, 499, 500, 1234, 1490, 1500):
@@ -319,7 +319,7 @@ def two_users(redis) -> list[Known]:
 @pytest.mark.django_db
 def test_as_many_sessions_of_several_users_are_listed_as_are_counted(redis, two_users) -> None:
     listed = OnlineSession.online.of_users(["1", "2"])
-    for order in ("login_at", "-seen_at"):
+    for order in ("created_at", "-last_seen_at"):
         found = [session.sid for session in listed.order_by(order)]
         wanted = expected(two_users, now_of(redis), user_ids=["1", "2"], order=order)
         there = set(found)
@@ -360,11 +360,11 @@ def test_the_sign_ins_of_one_user_are_listed_to_the_last_and_of_the_order_seen_t
     fill(redis, 5200, viewed=0, users=1)
     wanted = expected(all_known(redis), now_of(redis), user_ids=["1"])
     assert_pages(wanted, 1300, user_ids=["1"])
-    assert_pages(wanted[::-1], 1300, user_ids=["1"], order="login_at")
+    assert_pages(wanted[::-1], 1300, user_ids=["1"], order="created_at")
     assert OnlineSession.online.of_users(["1"]).count() == online.count(user_ids=["1"]) == 5200
-    reachable = OnlineSession.online.of_users(["1"]).order_by("-seen_at").count()
+    reachable = OnlineSession.online.of_users(["1"]).order_by("-last_seen_at").count()
     assert 4500 < reachable <= 5000
-    assert_pages(wanted[:reachable], 1300, user_ids=["1"], order="-seen_at")
+    assert_pages(wanted[:reachable], 1300, user_ids=["1"], order="-last_seen_at")
     assert online.count(user_ids=["1"], active_seconds=3600) == reachable
 
 

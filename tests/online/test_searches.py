@@ -83,7 +83,7 @@ def test_a_search_by_network_finds_those_in_it(arrive) -> None:
     arrive("", CHROME, "4")
     arrive("", "", "5")
     assert found(network="198.51.100.0/24") == found(network="198.51.100.7") == [one]
-    assert found(network="198.51.100.0/23", order="login_at") == [one, other]
+    assert found(network="198.51.100.0/23", order="created_at") == [one, other]
     assert found(network="2001:db8::/32") == found(network="2001:DB8::7") == [v6]
     assert found(network="2001:db8::/64") == [v6]
     assert found(network="2001:db8::8") == []
@@ -221,7 +221,7 @@ def test_a_search_says_how_far_it_looked(monkeypatch, arrive) -> None:
     rows = OnlineSession.online.all().of_browser("chrome")
     assert (rows.count(), rows.looked_through) == (3, LookedThrough(3, is_all=False))
     assert found(browser="chrome") == sids[:1:-1]
-    assert found(browser="chrome", order="login_at") == sids[2:]
+    assert found(browser="chrome", order="created_at") == sids[2:]
     monkeypatch.setattr(searching, "LOOKED_SECONDS", -1)
     monkeypatch.setattr(searching, "TIMED_AT_ONCE", 2)
     assert (rows.count(), rows.looked_through) == (2, LookedThrough(2, is_all=False))

@@ -50,7 +50,7 @@ REFUSED = [
         (SESSIONS, lambda rows: rows.filter(Q(user_id="1") & ~Q(sid="a"))),
         (SESSIONS, lambda rows: rows.filter(F("sid"))),
         (SESSIONS, lambda rows: rows.order_by("address")),
-        (SESSIONS, lambda rows: rows.order_by(F("login_at").desc())),
+        (SESSIONS, lambda rows: rows.order_by(F("created_at").desc())),
         (ITEMS, lambda rows: rows.filter(views=1)),
         (ITEMS, lambda rows: rows.filter(item__contains="a")),
         (ITEMS, lambda rows: rows.filter(~Q(item="a"))),

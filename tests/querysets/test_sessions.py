@@ -38,20 +38,20 @@ def minutes_ago(redis, minutes: int) -> int:
 
 def test_newest_sign_in_comes_first(sids) -> None:
     assert listed(online.all()) == sids[::-1]
-    assert listed(online.order_by("login_at", "-pk")) == sids
+    assert listed(online.order_by("created_at", "-pk")) == sids
     assert listed(online.order_by("-pk")) == sids[::-1]
     assert listed(online.all().reverse()) == sids
 
 
 def test_sessions_can_be_ordered_by_when_they_were_seen(redis, sids) -> None:
     make_seen(redis, sids[2], minutes_ago(redis, 5))
-    assert listed(online.order_by("seen_at")) == [sids[2], sids[0], sids[1]]
-    assert listed(online.order_by("-seen_at", "login_at")) == [sids[1], sids[0], sids[2]]
-    assert listed(online.order_by("-seen_at").filter(user_id="1")) == [sids[0], sids[2]]
-    assert listed(online.order_by("seen_at").filter(sid__in=sids)) == [sids[2], sids[0], sids[1]]
+    assert listed(online.order_by("last_seen_at")) == [sids[2], sids[0], sids[1]]
+    assert listed(online.order_by("-last_seen_at", "created_at")) == [sids[1], sids[0], sids[2]]
+    assert listed(online.order_by("-last_seen_at").filter(user_id="1")) == [sids[0], sids[2]]
+    assert listed(online.order_by("last_seen_at").filter(sid__in=sids)) == [sids[2], sids[0], sids[1]]
 
 
-@pytest.mark.parametrize("order", ["login_at", "-login_at", "seen_at", "-seen_at"])
+@pytest.mark.parametrize("order", ["created_at", "-created_at", "last_seen_at", "-last_seen_at"])
 @pytest.mark.parametrize("narrow", ["all", "of users", "guests too", "active", "by sid"])
 def test_reversed_is_the_other_way_round(redis, sids, new_session, order: str, narrow: str) -> None:
     guest = new_session(colour="blue").sid
@@ -128,7 +128,7 @@ def test_guests_are_there_where_they_are_asked_for(redis, sids, new_session) -> 
     assert set(listed(rows)) == {*sids, guest}
     assert rows.count() == 4
     [row] = [row for row in rows if row.sid == guest]
-    assert (row.user, row.user_id, row.login_at, str(row)) == (None, "", None, "guest")
+    assert (row.user, row.user_id, row.created_at, str(row)) == (None, "", None, "guest")
     assert not online.filter(sid=guest).exists()
     assert listed(rows.filter(sid=guest)) == [guest]
     assert listed(rows.of_users(["1"]).filter(sid__in=[guest, sids[0]])) == [sids[0]]
@@ -143,8 +143,8 @@ def test_those_not_seen_lately_are_left_out(redis, sids, new_session) -> None:
     make_seen(redis, sids[1], minutes_ago(redis, 3))
     make_seen(redis, sids[2], minutes_ago(redis, 1))
     assert listed(online.active(120)) == [sids[0], sids[2]]
-    assert listed(online.active(120).order_by("login_at")) == [sids[2], sids[0]]
-    assert listed(online.active(600).order_by("seen_at")) == [sids[1], sids[2], sids[0]]
+    assert listed(online.active(120).order_by("created_at")) == [sids[2], sids[0]]
+    assert listed(online.active(600).order_by("last_seen_at")) == [sids[1], sids[2], sids[0]]
     assert set(listed(online.active(120).with_guests())) == {sids[0], sids[2], guest}
     assert online.active(120).count() == 2
     assert online.active(120).of_users(["2"]).count() == 0
@@ -155,7 +155,7 @@ def test_those_not_seen_lately_are_left_out(redis, sids, new_session) -> None:
 def test_a_session_is_marked_as_that_of_who_asks(sids) -> None:
     rows = online.marking(sids[1])
     assert [row.sid for row in rows.filter(user_id__exact="2") if row.is_own] == [sids[1]]
-    assert [row.is_own for row in rows.order_by("login_at")] == [False, True, False]
+    assert [row.is_own for row in rows.order_by("created_at")] == [False, True, False]
     assert [row.is_own for row in rows[:2]] == [False, True]
     assert rows.get(sid=sids[1]).is_own
     assert not any(row.is_own for row in online.all())
@@ -177,8 +177,13 @@ def test_a_row_tells_what_the_session_does(new_session) -> None:
     session = new_session(str(user.pk), colour="blue")
     row = online.get(sid=session.sid)
     assert row.session == public.get(session.sid)
-    assert (row.pk, row.user, row.login_at, row.seen_at) == (session.sid, user, row.session.login_at, row.login_at)
-    assert row.expires_at - row.seen_at == timedelta(days=14)
+    assert (row.pk, row.user, row.created_at, row.last_seen_at) == (
+        session.sid,
+        user,
+        row.session.created_at,
+        row.created_at,
+    )
+    assert row.expires_at - row.last_seen_at == timedelta(days=14)
     assert not row._state.adding
 
 
@@ -194,7 +199,7 @@ def test_users_come_in_one_query_and_a_deleted_one_is_none(new_session, django_a
         names = [str(session) for session in online.with_guests()]
     assert sorted(names) == ["alice", "carol", deleted, "deleted user not a primary key", "guest"]
     with django_assert_num_queries(1):
-        assert len(online.order_by("login_at")[:2]) == 2
+        assert len(online.order_by("created_at")[:2]) == 2
 
 
 def test_what_was_read_is_not_read_again_and_a_count_that_is_kept_is_asked_for_once(
@@ -208,7 +213,7 @@ def test_what_was_read_is_not_read_again_and_a_count_that_is_kept_is_asked_for_o
     rows = online.all().counting_once()
     assert rows.count() == 3
     commands()
-    assert (rows.order_by("login_at").count(), rows[1:].count(), rows.marking(sids[0]).count()) == (3, 2, 3)
+    assert (rows.order_by("created_at").count(), rows[1:].count(), rows.marking(sids[0]).count()) == (3, 2, 3)
     assert "evalsha" not in commands()
     # One of other sessions is another.
     assert rows.of_users(["1"]).count() == 2
@@ -255,7 +260,7 @@ def test_querysets_are_combined_rightly_or_not_at_all(sids) -> None:
 
 def test_a_slice_is_neither_filtered_nor_turned_round(sids) -> None:
     part = online.all()[:2]
-    for change in (lambda: part.filter(user_id="2"), part.reverse, lambda: part.order_by("login_at"), part.last):
+    for change in (lambda: part.filter(user_id="2"), part.reverse, lambda: part.order_by("created_at"), part.last):
         with pytest.raises((TypeError, NotSupportedError)):
             change()
 

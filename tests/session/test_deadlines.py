@@ -98,7 +98,7 @@ def test_a_passive_request_is_seen_and_prolongs_nothing(redis, new_session, sett
     before = online.get(session.sid)
     request_session = opened(session, passive=True)
     found = online.get(session.sid)
-    assert found.seen_at > before.seen_at
+    assert found.last_seen_at > before.last_seen_at
     assert found.expires_at == before.expires_at
     request_session["colour"] = "blue"
     request_session.save()

@@ -50,7 +50,7 @@ class Stored:
 
     data: Data
     items: list[str] = field(default_factory=list)
-    login_at: datetime | None = None
+    created_at: datetime | None = None
 
 
 @dataclass
@@ -236,12 +236,12 @@ class Sessions(RuleBasedStateMachine):
             self._note_viewed(saved, item)
         if user_of(saved.data):
             found = online.get(sid_of(actor.session.session_key))
-            if saved.login_at is None or actor.signs_in:
+            if saved.created_at is None or actor.signs_in:
                 # It is made by the time that the last read has brought.
-                assert found.login_at >= began - timedelta(seconds=1)
+                assert found.created_at >= began - timedelta(seconds=1)
             else:
-                assert found.login_at == saved.login_at
-            saved.login_at = found.login_at
+                assert found.created_at == saved.created_at
+            saved.created_at = found.created_at
         # It goes on with what is stored now.
         data = saved.data
         self.actors[number] = Actor(actor.session, actor.session.session_key, deepcopy(data), deepcopy(data))
@@ -317,7 +317,7 @@ class Sessions(RuleBasedStateMachine):
         # One by one, since listing them would end what is due, which must be as good as gone where it still is.
         for key, stored in self.stored.items():
             found = online.get(sid_of(key))
-            assert (found.user_id, found.login_at) == (user_of(stored.data), stored.login_at)
+            assert (found.user_id, found.created_at) == (user_of(stored.data), stored.created_at)
         assert not online.find([sid_of(key) for key in self.keys if key not in self.stored])
 
     def _assert_viewed(self) -> None:
@@ -385,7 +385,7 @@ class Sessions(RuleBasedStateMachine):
             moves = actor.rotates or gets_user or not operations.at_home(sid_of(actor.key), user_of(data))
             assert (new_key != actor.key) == moves
             del self.stored[actor.key]
-            self.stored[new_key] = Stored(data, before.items, before.login_at if keeps_user else None)
+            self.stored[new_key] = Stored(data, before.items, before.created_at if keeps_user else None)
             if moves:
                 self.rotated[actor.key] = new_key
                 if not user_of(before.data):

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 def test_cycle_key_sends_nothing_and_the_save_after_it_moves_everything_at_once(round_trips, new_session) -> None:
     session = new_session("7", colour="blue")
     viewed.record(session, "lamp")
-    old_key, login_at = session.session_key, online.get(session.sid).login_at
+    old_key, created_at = session.session_key, online.get(session.sid).created_at
     round_trips()
     session.cycle_key()
     # For the session itself, its old key is gone.
@@ -27,7 +27,7 @@ def test_cycle_key_sends_nothing_and_the_save_after_it_moves_everything_at_once(
     assert SessionStore(old_key).load() == {}
     assert SessionStore(session.session_key)["colour"] == "blue"
     assert [item.item for item in viewed.recent(session)] == ["lamp"]
-    assert online.get(session.sid).login_at == login_at
+    assert online.get(session.sid).created_at == created_at
     assert online.count() == 1
 
 

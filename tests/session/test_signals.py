@@ -57,7 +57,7 @@ def test_a_receiver_gets_who_why_and_when_and_nothing_else(batches, redis, new_s
     assert told == {"signal": sessions_ended, "sender": EndedSession, "sessions": [ended], "request": None}
     assert (ended.sid, ended.user_id, ended.reason) == (session.sid, "7", Reason.KICKED)
     assert json.dumps(ended.reason) == '"kicked"'
-    assert before_begin[0] - 0.001 <= ended.login_at.timestamp() <= before[0] + before[1] / 1e6
+    assert before_begin[0] - 0.001 <= ended.created_at.timestamp() <= before[0] + before[1] / 1e6
     # The time is the server's, and aware. What is told is in whole milliseconds.
     assert ended.at.tzinfo is UTC
     assert before[0] + before[1] / 1e6 - 0.001 <= ended.at.timestamp() <= after[0] + after[1] / 1e6
@@ -519,7 +519,7 @@ def test_a_sign_in_is_told_after_its_response_with_its_request(batches, browser,
     [found] = online.of_user(alice)
     assert (told["signal"], told["sender"]) == (sessions_began, BegunSession)
     assert told["request"].path == "/login/"
-    assert begun == (found.sid, str(alice.pk), found.login_at, None, found.address, found.user_agent)
+    assert begun == (found.sid, str(alice.pk), found.created_at, None, found.address, found.user_agent)
 
 
 @pytest.mark.usefixtures("partitions")
@@ -537,8 +537,8 @@ def test_whoever_signs_in_again_replaces_a_sign_in_and_a_plain_save_tells_nothin
     session.signed_in()
     session.save()
     [again] = batches.pop()["sessions"]
-    assert (again.sid, again.user_id, again.replaces) == (session.sid, "7", first.login_at)
-    assert again.login_at > first.login_at
+    assert (again.sid, again.user_id, again.replaces) == (session.sid, "7", first.created_at)
+    assert again.created_at > first.created_at
 
 
 @pytest.mark.usefixtures("partitions")
@@ -552,8 +552,8 @@ def test_ends_are_told_in_batches_with_login_and_last_seen(batches, redis, new_s
     assert {each.sid for each in told} == set(rows)
     for each in told:
         row = rows[each.sid]
-        assert (each.user_id, each.login_at) == (row.user_id, row.login_at)
-        assert each.seen_at == (row.seen_at if row.user_id else None)
+        assert (each.user_id, each.created_at) == (row.user_id, row.created_at)
+        assert each.last_seen_at == (row.last_seen_at if row.user_id else None)
         assert (each.by, each.message) == ("", "Gone.")
 
 

@@ -54,11 +54,11 @@ def test_the_same_user_who_signs_in_again_has_one_session_and_all_that_was_viewe
     sign_in(browser, "alice")
     browser.get("/items/records/lamp")
     make_older(redis, browser.sid, 60)
-    before = online.get(browser.sid).login_at
+    before = online.get(browser.sid).created_at
     for _ in range(2):
         assert sign_in(browser, "alice") == 200
     assert (name_in(browser), listed(redis), items_of(browser)) == ("alice", ["alice"], ["lamp"])
-    assert online.get(browser.sid).login_at > before
+    assert online.get(browser.sid).created_at > before
 
 
 def test_the_same_user_who_signs_in_again_takes_the_place_of_the_others_only_with_a_limit(

@@ -19,7 +19,7 @@ HOUR = 3600
 def is_now(session: SessionStore) -> bool:
     """Whether a session was seen just now, by the clock of this machine. A test takes no hour."""
     found = online.get(session.sid)
-    return found is not None and abs(found.seen_at.timestamp() - time.time()) < HOUR
+    return found is not None and abs(found.last_seen_at.timestamp() - time.time()) < HOUR
 
 
 @pytest.mark.parametrize("freeze", [freeze_time, lambda at: time_machine.travel(at, tick=False)])

@@ -79,7 +79,7 @@ def test_a_server_of_the_class_is_in_the_store_of_each_test(make_elsewhere, new_
                     before, after = (online.get(SessionStore(each).sid) for each in (session.session_key, later))
                     assert before is not None
                     assert after is not None
-                    assert 3500 < (after.seen_at - before.seen_at).total_seconds() < 3700
+                    assert 3500 < (after.last_seen_at - before.last_seen_at).total_seconds() < 3700
             assert names(redis) == []
         # What only a server has used is removed, too.
         make()

@@ -20,10 +20,10 @@ HOUR = 3600
 DAY = 24 * HOUR
 
 
-def seen_at(session: SessionStore) -> datetime:
+def last_seen_at(session: SessionStore) -> datetime:
     found = online.get(session.sid)
     assert found is not None
-    return found.seen_at
+    return found.last_seen_at
 
 
 @pytest.mark.django_db
@@ -50,10 +50,10 @@ def test_last_seen_samples_and_the_cleaner_go_by_the_moved_clock(settings, new_s
     with own_store():
         session = new_session("1")
         cleaning.sample()
-        at = seen_at(session).replace(microsecond=0) + timedelta(hours=3)
+        at = last_seen_at(session).replace(microsecond=0) + timedelta(hours=3)
         with travel(at):
             every_operation.request(session.session_key, {})
-            assert at - timedelta(seconds=10) <= seen_at(session) < at + timedelta(hours=1)
+            assert at - timedelta(seconds=10) <= last_seen_at(session) < at + timedelta(hours=1)
             assert online.count(active_seconds=MINUTE) == 1
             cleaning.sample()
             taken = [sample.at for sample in online.history()]

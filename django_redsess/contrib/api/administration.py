@@ -146,11 +146,11 @@ def _matching(request: HttpRequest, sessions_admin: Any, asked: Parameters, user
         found = found.of_users(filters.ids_of(request, _staff(request, sessions_admin), found))
     found = _of_client(asked, found)
     if order := asked.choice("order", get_args(online.Order)):
-        if found.session_filter.only_by_seen and order.endswith("login_at"):
-            raise unprocessable("order", "seen_at or -seen_at, with guests or active")
+        if found.session_filter.only_by_seen and order.endswith("created_at"):
+            raise unprocessable("order", "last_seen_at or -last_seen_at, with guests or active")
         found = found.order_by(order)
     elif found.session_filter.only_by_seen:
-        found = found.order_by("-seen_at")
+        found = found.order_by("-last_seen_at")
     if term := asked.text("q"):
         found, _ = sessions_admin.get_search_results(request, found, term)
     return found

@@ -76,14 +76,14 @@ def _described(rows: list[Any]) -> list[Json]:
             "user_agent": each.user_agent,
             "device": labels.browser_name(each.user_agent),
             "place": each.place,
-            "created_at": seconds(each.login_at),
-            "last_seen_at": seconds(each.seen_at),
+            "created_at": seconds(each.created_at),
+            "last_seen_at": seconds(each.last_seen_at),
             "ended_at": seconds(each.ended_at),
-            "ended_is_about": each.is_about,
+            "ended_is_about": each.ended_is_about,
             "reason": each.reason or None,
             "ended_by": each.by or None,
             "message": each.message,
-            "is_new_device": each.is_new,
+            "is_new_device": each.is_new_device,
         }
         for row, each in zip(rows, placed(past_of(row) for row in rows), strict=True)
     ]

@@ -44,7 +44,18 @@ ADDRESSES_MAX = 1000  # So many addresses are compared, where one score stands f
 EXPORTED_AT_ONCE = 1000
 
 COLUMNS = (
-    *("user_id", "user", "login_at", "seen_at", "ended_at", "ended_is_about", "reason", "by_id", "by", "message"),
+    *(
+        "user_id",
+        "user",
+        "created_at",
+        "last_seen_at",
+        "ended_at",
+        "ended_is_about",
+        "reason",
+        "by_id",
+        "by",
+        "message",
+    ),
     *("address", "browser", "user_agent", "new_device"),
 )
 """The columns of exported files."""
@@ -205,12 +216,12 @@ class SignInAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("signed in"))
     def signed_in(self, row: Any) -> str:
-        return _labelled(gettext("signed in"), labels.exactly(row.login_at))
+        return _labelled(gettext("signed in"), labels.exactly(row.created_at))
 
     @admin.display(description=gettext_lazy("last seen"))
     def seen(self, row: Any) -> str:
-        seen_at = row.past.seen_at
-        return _labelled(gettext("last seen"), labels.when(seen_at) if seen_at else "-")
+        last_seen_at = row.past.last_seen_at
+        return _labelled(gettext("last seen"), labels.when(last_seen_at) if last_seen_at else "-")
 
     @admin.display(description=gettext_lazy("ended"))
     def ended(self, row: Any) -> str:
@@ -250,7 +261,7 @@ class SignInAdmin(pages.ListAdmin):
         user_ids, is_last = request.GET.getlist(pages.USER), changelist.page_num >= changelist.paginator.num_pages
         older = {}
         if has_more and is_last and (last := list(changelist.result_list)[-1:]):
-            older = {filters.UNTIL: timezone.localdate(last[0].login_at).isoformat()}
+            older = {filters.UNTIL: timezone.localdate(last[0].created_at).isoformat()}
         others = {filters.WHEN, filters.SINCE, filters.UNTIL, PAGE_VAR, ERROR_FLAG}
         return {
             "title": title % {"count": pages.shown_number(count)},
@@ -304,10 +315,10 @@ def _record_of(row: Any) -> Record:
     values = (
         sign_in.user_id,
         _name_or_none(row, sign_in.user_id),
-        iso(sign_in.login_at),
-        iso(sign_in.seen_at) if sign_in.seen_at else None,
+        iso(sign_in.created_at),
+        iso(sign_in.last_seen_at) if sign_in.last_seen_at else None,
         iso(sign_in.ended_at) if sign_in.ended_at else None,
-        sign_in.is_about if sign_in.ended_at else None,
+        sign_in.ended_is_about if sign_in.ended_at else None,
         sign_in.reason or None,
         sign_in.by or None,
         _name_or_none(row, sign_in.by),
@@ -315,7 +326,7 @@ def _record_of(row: Any) -> Record:
         sign_in.address or None,
         labels.browser_name(sign_in.user_agent) or None,
         sign_in.user_agent or None,
-        sign_in.is_new,
+        sign_in.is_new_device,
     )
     return dict(zip(COLUMNS, values, strict=True))
 

@@ -55,11 +55,11 @@ def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
     earlier = list(rows.values_list("device", "client", "address_score")[:EARLIER_MAX])
     known = {device for device, *_ in earlier if device}
     if sign_in.device and known:
-        sign_in.is_new = sign_in.device not in known
+        sign_in.is_new_device = sign_in.device not in known
     else:
         # Rows that were made up, or come from a time without the cookie, have no device.
         clients = {client for _, client, _ in earlier}
-        sign_in.is_new = bool(clients) and sign_in.client not in clients
+        sign_in.is_new_device = bool(clients) and sign_in.client not in clients
     networks = {_network_of(score) for *_, score in earlier if score is not None}
     return sign_in.address_score is not None and bool(networks) and _network_of(sign_in.address_score) not in networks
 

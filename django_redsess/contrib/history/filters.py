@@ -173,7 +173,7 @@ class DeviceFilter(SimpleListFilter):
         return [("1", gettext_lazy("New devices only"))]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(is_new=True) if self.value() == "1" else queryset
+        return queryset.filter(is_new_device=True) if self.value() == "1" else queryset
 
 
 class SignInUserFilter(filters.UserFilter):

@@ -96,7 +96,7 @@ def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMult
             "name": shown_name(user.get_username(), address),
             "sign_in": sign_in,
             "site": site,
-            "at": labels.exactly(sign_in.login_at),
+            "at": labels.exactly(sign_in.created_at),
             "browser": labels.known_client(sign_in.user_agent),
             "place": places.by_address([sign_in.address]).get(sign_in.address, ""),
             "sessions_url": root and sessions and root + sessions,

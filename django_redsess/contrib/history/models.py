@@ -50,9 +50,9 @@ class SignIn(models.Model):
     ``login_ms`` is when, in milliseconds since 1970 by the clock of the session store. With the user, it names the
     sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
     ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
-    user who ended it. ``address_score`` orders addresses, so that each network is a range. ``client``
-    names browser and system. ``device`` is a hash of the device's cookie, and ``is_new`` tells whether the user had not
-    signed in on it before. ``is_told`` is set if the user gets a mail about it.
+    user who ended it. ``address_score`` orders addresses, so that each network is a range. ``client`` names browser and
+    system. ``device`` is a hash of the device's cookie, and ``is_new_device`` tells whether the user had not signed in
+    on it before. ``is_told`` is set if the user gets a mail about it.
     """
 
     # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
@@ -60,7 +60,7 @@ class SignIn(models.Model):
         settings.AUTH_USER_MODEL, delete_with_user, db_constraint=False, db_index=False, verbose_name=_("user")
     )
     login_ms = models.BigIntegerField(_("signed in"))
-    seen_at = models.DateTimeField(_("last seen"), null=True)
+    last_seen_at = models.DateTimeField(_("last seen"), null=True)
     ended_at = models.DateTimeField(_("ended"), null=True)
     ended_is_about = models.BooleanField(_("the end is not exact"), default=False)
     reason = models.CharField(
@@ -73,7 +73,7 @@ class SignIn(models.Model):
     client = models.CharField(_("device"), max_length=64, blank=True)
     user_agent = models.CharField(_("user agent"), max_length=256, blank=True)
     device = models.CharField(max_length=16, blank=True)
-    is_new = models.BooleanField(_("new device"), null=True)
+    is_new_device = models.BooleanField(_("new device"), null=True)
     is_told = models.BooleanField(default=False)
 
     class Meta:
@@ -88,14 +88,16 @@ class SignIn(models.Model):
             models.Index(fields=("reason", "-login_ms", "-id"), name="redsess_sign_in_reason"),
             models.Index(fields=("client", "-login_ms", "-id"), name="redsess_sign_in_client"),
             models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
-            models.Index(fields=("-login_ms", "-id"), name="redsess_sign_in_new", condition=models.Q(is_new=True)),
+            models.Index(
+                fields=("-login_ms", "-id"), name="redsess_sign_in_new", condition=models.Q(is_new_device=True)
+            ),
         )
 
     def __str__(self) -> str:
-        return f"{self.user_id}, {self.login_at:%Y-%m-%d %H:%M:%S %Z}"
+        return f"{self.user_id}, {self.created_at:%Y-%m-%d %H:%M:%S %Z}"
 
     @property
-    def login_at(self) -> datetime:
+    def created_at(self) -> datetime:
         """When the user signed in: an aware datetime."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.login_ms)
 

@@ -45,17 +45,18 @@ def past_of(row: SignIn) -> PastSignIn:
     """Return what ``row`` says."""
     return PastSignIn(
         user_id=str(row.user_id),
-        login_at=row.login_at,
-        seen_at=row.seen_at and aware(row.seen_at, not_before=row.login_at),
-        ended_at=row.ended_at and aware(row.ended_at, not_before=row.login_at),
-        is_about=row.ended_is_about,
+        created_at=row.created_at,
+        last_seen_at=row.last_seen_at and aware(row.last_seen_at, not_before=row.created_at),
+        ended_at=row.ended_at and aware(row.ended_at, not_before=row.created_at),
+        ended_is_about=row.ended_is_about,
         reason=row.reason,
         reason_text=str(REASONS.get(row.reason, row.reason)),
         by=row.by,
         message=row.message,
         address=row.address,
         user_agent=row.user_agent,
-        is_new=row.is_new,
+        is_new_device=row.is_new_device,
+        id=str(row.pk),
     )
 
 

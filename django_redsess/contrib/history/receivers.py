@@ -31,8 +31,8 @@ from django_redsess.times import stored
 
 UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
-AT_BEGINNING = (*FROM_CLIENT, "device", "is_new")
-AT_END = ("seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
+AT_BEGINNING = (*FROM_CLIENT, "device", "is_new_device")
+AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
 """The fields that an upsert changes in a row that is there."""
 
 EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -68,12 +68,12 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
         key = user_key(each.user_id)
         if key is None:
             continue
-        rows.append(row_of_beginning(key, each.login_at, each.address, each.user_agent))
+        rows.append(row_of_beginning(key, each.created_at, each.address, each.user_agent))
         if each.replaces is not None:
             # The session goes on with another login time. What it was before is over.
-            at = stored(each.login_at)
+            at = stored(each.created_at)
             closed.append(
-                SignIn(user_id=key, login_ms=ms_of(each.replaces), seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN)
+                SignIn(user_id=key, login_ms=ms_of(each.replaces), last_seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN)
             )
     using, compared = router.db_for_write(SignIn), list[tuple[SignIn, bool]]()
 
@@ -84,7 +84,7 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
 
     def tell() -> None:
         for row, is_new_network in compared:
-            if not row.is_new:
+            if not row.is_new_device:
                 continue
             # As it is stored: the row that was written does not know its primary key.
             found = SignIn.objects.using(using).filter(user_id=row.user_id, login_ms=row.login_ms).first()
@@ -102,15 +102,15 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
     rows, invalidated, using = list[SignIn](), set[Any](), router.db_for_write(SignIn)
     for each in sessions:
         key = user_key(each.user_id)
-        if key is None or each.login_at is None:
+        if key is None or each.created_at is None:
             continue
         if each.reason is Reason.INVALIDATED:
             invalidated.add(key)
         rows.append(
             SignIn(
                 user_id=key,
-                login_ms=ms_of(each.login_at),
-                seen_at=None if each.seen_at is None else stored(each.seen_at),
+                login_ms=ms_of(each.created_at),
+                last_seen_at=None if each.last_seen_at is None else stored(each.last_seen_at),
                 ended_at=stored(each.at),
                 reason=each.reason.value,
                 by=each.by,
@@ -163,12 +163,12 @@ def upsert(rows: Iterable[SignIn], changed: tuple[str, ...], using: str) -> None
     )
 
 
-def row_of_beginning(user_key: Any, login_at: datetime, address: str, user_agent: str) -> SignIn:
+def row_of_beginning(user_key: Any, created_at: datetime, address: str, user_agent: str) -> SignIn:
     """Return the row of a session that has just begun."""
     return SignIn(
         user_id=user_key,
-        login_ms=ms_of(login_at),
-        seen_at=stored(login_at),
+        login_ms=ms_of(created_at),
+        last_seen_at=stored(created_at),
         address=address,
         address_score=score_of(address),
         client=user_agents.browser_and_system(user_agent),

@@ -70,13 +70,13 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
 def insert_missing(go_on: GoOn = lambda: True) -> Batches:
     """Insert the rows of living sessions that have none, and open those that were closed. See :func:`close_ended`."""
     using = router.db_for_write(SignIn)
-    pages = online.pages(SessionFilter(), "login_at")
+    pages = online.pages(SessionFilter(), "created_at")
     while go_on() and (sessions := next(pages, None)) is not None:
         until = _until()
         living = {
-            (key, ms_of(each.login_at)): each
+            (key, ms_of(each.created_at)): each
             for each in sessions
-            if each.login_at is not None and (key := user_key(each.user_id)) is not None
+            if each.created_at is not None and (key := user_key(each.user_id)) is not None
         }
         old = [name for name in living if name[1] < until]
         rows = SignIn.objects.using(using).filter(login_ms__in={login_ms for _, login_ms in old})
@@ -110,9 +110,9 @@ def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[
 
 
 def _row_of(user_key: Any, session: online.Session) -> SignIn:
-    assert session.login_at is not None  # noqa: S101
-    row = row_of_beginning(user_key, session.login_at, session.address, session.user_agent)
-    row.seen_at = stored(session.seen_at)
+    assert session.created_at is not None  # noqa: S101
+    row = row_of_beginning(user_key, session.created_at, session.address, session.user_agent)
+    row.last_seen_at = stored(session.last_seen_at)
     return row
 
 

@@ -130,7 +130,7 @@ class Command(CommandWithExamples):
         for sid in self.over:
             self._say(f"The session {sid} is over already, or never was.")
         if self.options["all"]:
-            count = online.count() - sum(session.login_at is not None for session in self.kept)
+            count = online.count() - sum(session.created_at is not None for session in self.kept)
             self._whose = f"{_sessions(count)}, all that are signed in"
             return count
         tally = _Tally()

@@ -76,11 +76,11 @@ def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], wi
 
 def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str, str]:
     ago = "just now"
-    if (datetime.now(UTC) - session.seen_at).total_seconds() >= 60:
-        ago = timesince(session.seen_at, time_strings=AGES, depth=1)
+    if (datetime.now(UTC) - session.last_seen_at).total_seconds() >= 60:
+        ago = timesince(session.last_seen_at, time_strings=AGES, depth=1)
     return {
         "user": owner_of(session, users),
-        "signed in": _time(session.login_at) if session.login_at else "",
+        "signed in": _time(session.created_at) if session.created_at else "",
         # Django puts a no-break space between number and unit.
         "last seen": ago.replace("\xa0", " "),
         "expires": _time(session.expires_at),
@@ -130,7 +130,7 @@ def _fit(text: str, width: int, title: str) -> str:
 
 LIMIT = 50
 
-ORDERS = ("login_at", "-login_at", "seen_at", "-seen_at")
+ORDERS = ("created_at", "-created_at", "last_seen_at", "-last_seen_at")
 
 FILTERS = ("user", "search", "staff", "active", "address", "browser", "system")
 """The options that leave sessions out, apart from ``--sid``."""
@@ -151,7 +151,7 @@ class Command(CommandWithExamples):
         "manage.py online --active",
         "manage.py online --search example --active 1h",
         "manage.py online --everyone --limit 200",
-        "manage.py online --order -seen_at",
+        "manage.py online --order -last_seen_at",
         "manage.py online --everyone --address 198.51.100.0/24",
         "manage.py online --browser 'Chrome 120' --system Android",
         "manage.py online --csv --limit 1000000",
@@ -206,8 +206,8 @@ class Command(CommandWithExamples):
             raise CommandError(f"--sid and {others[0]} can't be given together.")
         if options["everyone"] and of_users:
             raise CommandError(f"--everyone and {of_users[0]} can't be given together: guests are not users.")
-        if by_seen and order and order.lstrip("-") == "login_at":
-            raise CommandError(f"--order must be seen_at or -seen_at with {by_seen[0]}, not {order}.")
+        if by_seen and order and order.lstrip("-") == "created_at":
+            raise CommandError(f"--order must be last_seen_at or -last_seen_at with {by_seen[0]}, not {order}.")
         if options["sid"] is not None and not is_sid(options["sid"]):
             raise CommandError(f"--sid: {printable(options['sid'])} is not a sid. A sid has 20 characters.")
         if options["address"] is not None and network_of(options["address"]) is None:
@@ -253,7 +253,7 @@ class Command(CommandWithExamples):
                 raise CommandError(f"{rule}, not {options['offset']:,}. --limit may be higher.")
             count = online.count(**filters)
             return count, online.pages(session_filter, order, offset=options["offset"], limit=options["limit"])
-        by_seen = session_filter.only_by_seen or order in ("seen_at", "-seen_at")
+        by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
         matching = online.matching_of(session_filter, by_seen=by_seen)
         self._say_how_far(matching.looked_through, "sessions seen last" if by_seen else "newest sign-ins")
         latest_first = order is None or order.startswith("-")

@@ -116,13 +116,15 @@ def test_filters_are_those_of_the_page(alice, root, new_session) -> None:
     assert found(staff="true") == {own}
     assert found(network="198.51.100.0/24") == found(q="198.51.100.7") == {two}
     assert found(browser="firefox 140") == found(system="windows") == {one}
-    assert found(browser="chrome", user=alice.pk, active="1h", order="seen_at") == {two}
+    assert found(browser="chrome", user=alice.pk, active="1h", order="last_seen_at") == {two}
     assert found(q="alic") == {one, two}
     assert found(q=guest) == {guest}
-    assert found(q=own, order="login_at") == {own}
+    assert found(q=own, order="created_at") == {own}
     assert found(q="nobody at all") == set()
-    assert ids(get(root, "sessions", order="login_at")) == ids(get(root, "sessions"))[::-1]
-    assert ids(get(root, "sessions", user=alice.pk, order="-seen_at")) == ids(get(root, f"users/{alice.pk}/sessions"))
+    assert ids(get(root, "sessions", order="created_at")) == ids(get(root, "sessions"))[::-1]
+    assert ids(get(root, "sessions", user=alice.pk, order="-last_seen_at")) == ids(
+        get(root, f"users/{alice.pk}/sessions")
+    )
     for unknown in ("unknown", "a/b", "a%0Ab"):
         assert ids(get(root, f"users/{unknown}/sessions")) == []
 

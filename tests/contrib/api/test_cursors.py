@@ -25,11 +25,11 @@ def walk_while(client: Any, meanwhile: Any, **query: Any) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("order", ["-login_at", "login_at", "-seen_at", "seen_at"])
+@pytest.mark.parametrize("order", ["-created_at", "created_at", "-last_seen_at", "last_seen_at"])
 @pytest.mark.parametrize("more", [{}, {"guests": "true"}, {"user": ["1000", "1001", "1002"]}, {"user": "1000"}])
 @pytest.mark.usefixtures("partitions")
 def test_none_is_left_out_or_repeated_while_others_come_and_go(root, new_session, order, more) -> None:
-    if "guests" in more and order.endswith("login_at"):
+    if "guests" in more and order.endswith("created_at"):
         assert status(root, "get", "sessions", order=order, **more) == 422
         return
     dice, stays = random.Random(5), set[str]()
@@ -48,7 +48,7 @@ def test_none_is_left_out_or_repeated_while_others_come_and_go(root, new_session
             online.end(comes.pop())
 
     found = walk_while(root, meanwhile, order=order, limit=4, **more)
-    if order.endswith("seen_at"):
+    if order.endswith("last_seen_at"):
         # The session of these requests may be seen in a new minute meanwhile, and move.
         found = [sid for sid in found if sid != sid_of(root)]
     assert len(found) == len(set(found))
@@ -56,7 +56,7 @@ def test_none_is_left_out_or_repeated_while_others_come_and_go(root, new_session
 
 
 @pytest.mark.usefixtures("left_alone", "partitions")
-@pytest.mark.parametrize("order", ["-login_at", "login_at"])
+@pytest.mark.parametrize("order", ["-created_at", "created_at"])
 def test_sessions_of_one_moment_are_each_on_one_page(root, new_session, redis, order) -> None:
     sids = {str(new_session(str(1000 + number)).sid) for number in range(30)}
     for partition in keyspace().partitions:
@@ -84,7 +84,7 @@ def test_a_cursor_is_of_one_list_only(root, new_session) -> None:
         new_session("1000")
     cursor = get(root, "sessions", limit=1)["next"]
     assert get(root, "sessions", limit=2, cursor=cursor)["sessions"]
-    for query in ({"order": "login_at"}, {"user": "1000"}, {"guests": "true"}, {"q": "x"}, {"browser": "Firefox"}):
+    for query in ({"order": "created_at"}, {"user": "1000"}, {"guests": "true"}, {"q": "x"}, {"browser": "Firefox"}):
         assert status(root, "get", "sessions", cursor=cursor, **query) == 422
     for path in ("users/1000/sessions", "me/sessions", "history"):
         assert status(root, "get", path, cursor=cursor) == 422

@@ -159,7 +159,7 @@ def test_a_bad_body_says_what_is_wrong(here, content, kind, expected) -> None:
         {"guests": "false"},
         {"active": "2m"},
         {"order": "user"},
-        {"order": "login_at", "guests": "true"},
+        {"order": "created_at", "guests": "true"},
         {"network": "nowhere"},
         {"guests": "only", "user": "1"},
         {"user": ""},

@@ -37,14 +37,14 @@ def test_a_user_lists_the_own_sessions_and_no_data_of_them(alice, here, there, r
     [own] = [each for each in answer["sessions"] if each["is_current"]]
     found = online.get(sid_of(here))
     assert found is not None
-    assert found.login_at is not None
+    assert found.created_at is not None
     assert own == {
         "id": found.sid,
         "user_id": str(alice.pk),
         "ip": found.address,
         "user_agent": found.user_agent,
-        "created_at": found.login_at.timestamp(),
-        "last_seen_at": found.seen_at.timestamp(),
+        "created_at": found.created_at.timestamp(),
+        "last_seen_at": found.last_seen_at.timestamp(),
         "expires_at": found.expires_at.timestamp(),
         "is_current": True,
         "device": "",

@@ -26,7 +26,7 @@ def rows(alice) -> list[SignIn]:
     ended = {"ended_at": datetime(2030, 4, 1, tzinfo=UTC), "reason": "kicked", "by": "7", "message": "Call us."}
     return [
         SignIn.objects.create(user=alice, login_ms=AT, address="198.51.100.7", **ended),
-        SignIn.objects.create(user=bob, login_ms=AT, client="Firefox on Linux", is_new=True),
+        SignIn.objects.create(user=bob, login_ms=AT, client="Firefox on Linux", is_new_device=True),
         SignIn.objects.create(user=alice, login_ms=AT + 1000),
     ]
 
@@ -85,12 +85,12 @@ def test_pages_have_each_once_while_others_come_and_go(alice, root, rows) -> Non
 
 class NewDevices(Rules):
     def visible_sign_ins(self, user: Any, sign_ins: Any) -> Any:
-        return sign_ins.filter(is_new=True)
+        return sign_ins.filter(is_new_device=True)
 
 
 class NewDevicesOneByOne(Rules):
     def may_see_sign_in(self, user: Any, sign_in: Any = None) -> bool:
-        return super().may_see_sign_in(user, sign_in) and (sign_in is None or bool(sign_in.is_new))
+        return super().may_see_sign_in(user, sign_in) and (sign_in is None or bool(sign_in.is_new_device))
 
 
 @pytest.mark.parametrize("rules", [NewDevices, NewDevicesOneByOne])

@@ -69,7 +69,7 @@ def test_the_first_device_is_not_new_and_a_second_one_is(told, alice) -> None:
     row = SignIn.objects.latest("login_ms")
     assert (named["user"], named["sign_in"], named["is_new_network"]) == (alice, row, True)
     assert named["request"].path == "/login/"
-    assert [row.is_new for row in SignIn.objects.order_by("login_ms")] == [False, False, True]
+    assert [row.is_new_device for row in SignIn.objects.order_by("login_ms")] == [False, False, True]
     # Neither another network nor another version of the browser is another device.
     sign_in(second, address="192.0.2.1", **{"User-Agent": FIREFOX.replace("145", "146")})
     sign_in(first)
@@ -276,7 +276,7 @@ def test_nobody_gets_more_than_five_a_day(alice) -> None:
 
 @pytest.mark.usefixtures("notify")
 def test_of_many_sign_ins_at_once_the_first_five_get_a_mail_and_none_gets_two(alice) -> None:
-    rows = [SignIn.objects.create(user=alice, login_ms=number, is_new=True) for number in range(1, 11)]
+    rows = [SignIn.objects.create(user=alice, login_ms=number, is_new_device=True) for number in range(1, 11)]
     # All rows are stored before any is told, and two sign-ins in the same millisecond have one.
     for row in [rows[0], *rows]:
         new_device.send(SignIn, request=None, user=alice, sign_in=row, is_new_network=False)
@@ -439,4 +439,4 @@ def test_a_server_that_fails_delays_the_worker_a_little_and_fails_nothing(
     assert [line.message.partition(":")[0] for line in caplog.records] == [
         "The mail about a new device could not be sent"
     ]
-    assert SignIn.objects.filter(is_new=True).count() == 1
+    assert SignIn.objects.filter(is_new_device=True).count() == 1

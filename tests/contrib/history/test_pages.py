@@ -45,7 +45,7 @@ def names(client: Client, **query: str) -> list[str]:
 
 def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_client, admin_user, users) -> None:
     ended(users["alice"], Reason.KICKED, by=str(admin_user.pk), ago=timedelta(days=2))
-    ended(users["bob"], Reason.KICKED, by=str(users["bob"].pk), ago=timedelta(days=1), agent=CHROME, is_new=True)
+    ended(users["bob"], Reason.KICKED, by=str(users["bob"].pk), ago=timedelta(days=1), agent=CHROME, is_new_device=True)
     ended(users["carol"], "", ended_is_about=True, address="2001:db8::7", ago=timedelta(hours=2))
     row(users["alice"])
     newest, carol, bob, alice = rows_of(admin_client.get(LIST))
@@ -86,7 +86,7 @@ def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_c
 )
 def test_search_and_filters(admin_client, users, query, found) -> None:
     ended(users["alice"], "", ended_is_about=True, ago=timedelta(days=3))
-    ended(users["bob"], ago=timedelta(days=2), address="192.0.2.8", agent=CHROME, is_new=True)
+    ended(users["bob"], ago=timedelta(days=2), address="192.0.2.8", agent=CHROME, is_new_device=True)
     row(users["carol"], address="2001:db8:0:1::7")
     assert names(admin_client, **query) == found
 
@@ -246,7 +246,7 @@ def test_export_has_all_that_match_in_order(admin_client, users, monkeypatch, fi
         assert json.loads(file)["count"] == 7
     assert [each["user"] for each in found].count("alice") == 5
     assert sorted(each["user"] for each in found if each["user"] != "alice") == ["bob", "carol"]
-    times = [each["login_at"] for each in found]
+    times = [each["created_at"] for each in found]
     assert times == sorted(times, reverse=True)
     assert {each["by"] for each in found if each["user"] == "alice"} == {"bob"}
     assert "q=example.com" in LogEntry.objects.get().change_message

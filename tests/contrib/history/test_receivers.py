@@ -37,13 +37,13 @@ def test_a_sign_in_leaves_a_row_and_its_end_closes_it(alice, kind) -> None:
     assert browser.post("/login/", form, headers={"user-agent": FIREFOX}).status_code == 302
     [session] = online.of_user(alice)
     row = SignIn.objects.get()
-    assert (row.user, row.login_at, row.seen_at) == (alice, session.login_at, session.login_at)
+    assert (row.user, row.created_at, row.last_seen_at) == (alice, session.created_at, session.created_at)
     assert (row.client, row.user_agent) == ("Firefox on Linux", FIREFOX)
     assert row.ended_at is None
     assert browser.post("/logout/").status_code == 302
     row.refresh_from_db()
     assert said(row) == ("logout", "", "", False)
-    assert row.login_at <= row.seen_at <= row.ended_at
+    assert row.created_at <= row.last_seen_at <= row.ended_at
 
 
 def test_the_address_has_its_place_in_the_order_of_addresses(alice) -> None:
@@ -82,14 +82,14 @@ def test_beginning_and_end_may_come_in_any_order(alice) -> None:
     sessions_began.send(BegunSession, sessions=[begun], request=None)
     row = SignIn.objects.get()
     assert (row.reason, row.address, row.client) == ("evicted", "2001:db8::7", "Firefox on Linux")
-    assert row.ended_at - row.seen_at == timedelta(hours=1)
+    assert row.ended_at - row.last_seen_at == timedelta(hours=1)
 
 
 def test_who_signs_in_again_in_a_session_has_two_rows_and_one_is_closed(alice) -> None:
     session = sign_in(str(alice.pk))
     sign_in(str(alice.pk), SessionStore(session.session_key))
     later, earlier = SignIn.objects.order_by("-login_ms")
-    assert (later.ended_at, earlier.ended_at, earlier.reason) == (None, later.login_at, SIGNED_IN_AGAIN)
+    assert (later.ended_at, earlier.ended_at, earlier.reason) == (None, later.created_at, SIGNED_IN_AGAIN)
 
 
 def test_rows_are_written_when_the_transaction_is_committed(alice) -> None:

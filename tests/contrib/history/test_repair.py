@@ -68,7 +68,7 @@ def test_the_row_of_a_session_that_is_gone_is_closed_without_a_reason(alice, unr
     assert numbers("--repair") == {"closed": 1, "inserted": 0, "pruned": 0}
     row = SignIn.objects.get(ended_at__isnull=False)
     assert (row.ended_is_about, row.reason) == (True, "")
-    assert row.login_at < online.get(stays.sid).login_at
+    assert row.created_at < online.get(stays.sid).created_at
     assert numbers("--repair") == {"closed": 0, "inserted": 0, "pruned": 0}
 
 
@@ -76,13 +76,13 @@ def test_a_living_session_without_a_row_gets_one(alice, unrecorded) -> None:
     session = unrecorded(sign_in, str(alice.pk))
     assert numbers("--repair") == {"closed": 0, "inserted": 1, "pruned": 0}
     row = SignIn.objects.get()
-    assert (row.user, row.login_at, row.ended_at) == (alice, online.get(session.sid).login_at, None)
+    assert (row.user, row.created_at, row.ended_at) == (alice, online.get(session.sid).created_at, None)
 
 
 def test_the_closed_row_of_a_living_session_is_opened(alice) -> None:
     sign_in(str(alice.pk))
     row = SignIn.objects.get()
-    SignIn.objects.update(ended_at=row.login_at, reason="kicked", by="7", message="Gone.")
+    SignIn.objects.update(ended_at=row.created_at, reason="kicked", by="7", message="Gone.")
     assert numbers("--repair") == {"closed": 0, "inserted": 1, "pruned": 0}
     row.refresh_from_db()
     assert (row.ended_at, row.reason, row.by, row.message) == (None, "", "", "")
@@ -100,12 +100,12 @@ def test_a_session_keeps_its_row_with_another_key_and_gets_another_with_another_
     unrecorded(sign_in, str(alice.pk), session)
     # With the row of the first sign-in, nothing more will happen. The second has none yet.
     assert numbers("--repair") == {"closed": 1, "inserted": 1, "pruned": 0}
-    assert SignIn.objects.get(ended_at=None).login_at == online.of_user(alice)[0].login_at
+    assert SignIn.objects.get(ended_at=None).created_at == online.of_user(alice)[0].created_at
 
 
 def test_a_session_that_ends_while_its_row_is_opened_keeps_the_recorded_end(alice, monkeypatch) -> None:
     session = sign_in(str(alice.pk))
-    SignIn.objects.update(ended_at=SignIn.objects.get().login_at, ended_is_about=True)
+    SignIn.objects.update(ended_at=SignIn.objects.get().created_at, ended_is_about=True)
     lives = online.lives
 
     def ends_then(sign_ins: list[tuple[str, int]]) -> list[bool]:
@@ -206,9 +206,9 @@ def test_sessions_that_end_meanwhile_leave_out_no_other_one(new_session, monkeyp
 
 
 def test_rows_are_kept_for_so_many_days_and_those_of_living_sessions_longer(alice, settings) -> None:
-    now = receivers.ms_of(online.get(sign_in(str(alice.pk)).sid).login_at)
+    now = receivers.ms_of(online.get(sign_in(str(alice.pk)).sid).created_at)
     SignIn.objects.all().delete()
-    at = online.of_user(alice)[0].login_at
+    at = online.of_user(alice)[0].created_at
     for days in (5, 20, 89, 91):
         SignIn.objects.create(user=alice, login_ms=now - days * DAY_MS, ended_at=at + timedelta(seconds=days))
     SignIn.objects.create(user=alice, login_ms=now - 100 * DAY_MS)
@@ -276,7 +276,7 @@ def test_a_users_rows_are_exported(alice) -> None:
     living, gone = map(json.loads, run("--export", "alice", "--json").splitlines())
     assert (living["ended_at"], gone["reason"], gone["message"]) == (None, "kicked", "=cmd()")
     rows = list(csv.DictReader(io.StringIO(run("--export", "alice"))))
-    assert [row["login_at"] for row in rows] == [living["login_at"], gone["login_at"]]
+    assert [row["created_at"] for row in rows] == [living["created_at"], gone["created_at"]]
     # No spreadsheet takes it for a formula.
     assert rows[1]["message"] == "'=cmd()"
 

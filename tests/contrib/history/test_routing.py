@@ -94,7 +94,7 @@ def test_pages_commands_and_the_api_have_the_sign_ins(lukas, admin_user, capsys)
 @pytest.mark.usefixtures("only_there")
 def test_rows_and_copies_go_with_their_user(lukas, admin_user) -> None:
     signs_in()
-    online.block(lukas, until=online.sessions()[0].login_at.replace(year=2090))
+    online.block(lukas, until=online.sessions()[0].created_at.replace(year=2090))
     assert BlockCopy.objects.using(ALIAS).count() == 1
     admin = Client()
     admin.force_login(admin_user)

@@ -93,7 +93,7 @@ def test_who_ended_it_has_no_name_for_those_who_may_not_see_users(lukas, admin_u
 
 
 def test_your_sessions_have_what_ended_lately_and_name_no_administrator(client, lukas, admin_user) -> None:
-    ended(lukas, Reason.KICKED, by=str(admin_user.pk), address="203.0.113.5", message="Call us.", is_new=True)
+    ended(lukas, Reason.KICKED, by=str(admin_user.pk), address="203.0.113.5", message="Call us.", is_new_device=True)
     ended(lukas, Reason.KICKED, by=str(lukas.pk), ago=timedelta(days=1))
     row(lukas, address="203.0.113.99", ago=timedelta(minutes=5))
     ended(admin_user, address="203.0.113.66")

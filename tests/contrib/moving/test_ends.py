@@ -272,7 +272,7 @@ def test_a_sign_in_in_the_store_before_stays_open_in_the_history(own, step) -> N
     in_own_store(str(alice.pk))
     with using(own):
         [there] = online.sessions()
-        at = int(there.login_at.timestamp() * 1000)
+        at = int(there.created_at.timestamp() * 1000)
     SignIn.objects.create(user_id=alice.pk, login_ms=at)
     with using(own):
         assert online.lives([(str(alice.pk), at)]) == [True]

@@ -125,7 +125,7 @@ def test_a_session_is_used_there_moved_here_and_ended_everywhere(saved_before, s
         assert moved.session_key == key
         [here] = online.sessions()
         assert abs(here.expires_at.timestamp() - before.deadline / 1000) < 5
-        assert abs(here.login_at.timestamp() - time.time()) < 30
+        assert abs(here.created_at.timestamp() - time.time()) < 30
         moved["colour"] = "blue"
         moved.save()
         assert source().read(key) is not None
@@ -299,7 +299,7 @@ def test_a_store_grows(other_store, step, redis, left_alone, capsys) -> None:
         here = {each.sid: each for each in online.sessions(guests=True)}
         assert here.keys() == before.keys()
         for sid, there in before.items():
-            assert (here[sid].user_id, here[sid].login_at) == (there.user_id, there.login_at)
+            assert (here[sid].user_id, here[sid].created_at) == (there.user_id, there.created_at)
             # The first one was saved meanwhile: after a second, that moves its deadline by the slack too.
             assert sid == made[0][1] or abs((here[sid].expires_at - there.expires_at).total_seconds()) < 2
             assert here[sid].expires_at >= there.expires_at - timedelta(seconds=2)

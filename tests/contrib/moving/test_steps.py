@@ -50,7 +50,7 @@ def test_the_second_step_moves_a_session_at_its_first_request(old_session, movin
         # The deadline is the row's. Nothing is known of sign-in and last request, but that the row was saved then.
         assert abs((here.expires_at - row.expire_date).total_seconds()) <= 1
         age = timedelta(seconds=moving.SESSION_COOKIE_AGE)
-        assert abs((here.login_at - (row.expire_date - age)).total_seconds()) <= 1
+        assert abs((here.created_at - (row.expire_date - age)).total_seconds()) <= 1
         is_home = bucket_of(key) * partitions >> 10 == bucket_of_user("7") * partitions >> 10
         assert session.session_key == key or not is_home or partitions > 1
         assert bucket_of(session.session_key) == bucket_of_user("7") or partitions == 1

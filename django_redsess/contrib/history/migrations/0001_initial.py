@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('login_ms', models.BigIntegerField(verbose_name='signed in')),
-                ('seen_at', models.DateTimeField(null=True, verbose_name='last seen')),
+                ('last_seen_at', models.DateTimeField(null=True, verbose_name='last seen')),
                 ('ended_at', models.DateTimeField(null=True, verbose_name='ended')),
                 ('ended_is_about', models.BooleanField(default=False, verbose_name='the end is not exact')),
                 ('reason', models.CharField(blank=True, choices=[('logout', 'signed out'), ('invalidated', 'ended by the site'), ('expired', 'expired'), ('evicted', 'ended for lack of room'), ('kicked', 'ended by somebody'), ('replaced', 'ended by another sign-in'), ('again', 'signed in again')], max_length=12, verbose_name='reason')),
@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
                 ('client', models.CharField(blank=True, max_length=64, verbose_name='device')),
                 ('user_agent', models.CharField(blank=True, max_length=256, verbose_name='user agent')),
                 ('device', models.CharField(blank=True, max_length=16)),
-                ('is_new', models.BooleanField(null=True, verbose_name='new device')),
+                ('is_new_device', models.BooleanField(null=True, verbose_name='new device')),
                 ('user', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django_redsess.contrib.history.models.delete_with_user, to=settings.AUTH_USER_MODEL, verbose_name='user')),
             ],
             options={
@@ -51,7 +51,7 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'sign-ins',
                 'permissions': (('export_signin', 'Can export sign-ins'),),
                 'default_permissions': ('view',),
-                'indexes': [models.Index(fields=['-login_ms', '-id'], name='redsess_sign_in_time'), models.Index(fields=['address_score', '-login_ms'], name='redsess_sign_in_address'), models.Index(fields=['reason', '-login_ms', '-id'], name='redsess_sign_in_reason'), models.Index(fields=['client', '-login_ms', '-id'], name='redsess_sign_in_client'), models.Index(condition=models.Q(('ended_at__isnull', True)), fields=['login_ms'], name='redsess_sign_in_open'), models.Index(condition=models.Q(('is_new', True)), fields=['-login_ms', '-id'], name='redsess_sign_in_new')],
+                'indexes': [models.Index(fields=['-login_ms', '-id'], name='redsess_sign_in_time'), models.Index(fields=['address_score', '-login_ms'], name='redsess_sign_in_address'), models.Index(fields=['reason', '-login_ms', '-id'], name='redsess_sign_in_reason'), models.Index(fields=['client', '-login_ms', '-id'], name='redsess_sign_in_client'), models.Index(condition=models.Q(('ended_at__isnull', True)), fields=['login_ms'], name='redsess_sign_in_open'), models.Index(condition=models.Q(('is_new_device', True)), fields=['-login_ms', '-id'], name='redsess_sign_in_new')],
                 'constraints': [models.UniqueConstraint(fields=('user', 'login_ms'), name='redsess_sign_in')],
             },
         ),

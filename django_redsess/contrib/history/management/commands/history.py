@@ -23,8 +23,8 @@ from django_redsess.online.export import csv_cell, iso
 from django_redsess.times import aware
 
 EXPORTED = (
-    *("login_at", "seen_at", "ended_at", "ended_is_about", "reason", "by", "message"),
-    *("address", "client", "user_agent", "device", "is_new"),
+    *("created_at", "last_seen_at", "ended_at", "ended_is_about", "reason", "by", "message"),
+    *("address", "client", "user_agent", "device", "is_new_device"),
 )
 
 
@@ -103,4 +103,4 @@ class Command(CleaningCommand):
 
 def _value(row: SignIn, field: str) -> Any:
     value = getattr(row, field)
-    return iso(aware(value, not_before=row.login_at)) if isinstance(value, datetime) else value
+    return iso(aware(value, not_before=row.created_at)) if isinstance(value, datetime) else value
