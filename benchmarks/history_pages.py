@@ -155,7 +155,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
         "ended by somebody": "?reason=kicked",
         "expired": "?reason=expired",
         "no end so far": "?state=living",
-        "new devices": "?new=1",
+        "new devices": "?is_new_device=true",
         "Firefox": "?browser=Firefox",
         "Opera (none)": "?browser=Opera",
         "Firefox, ended by somebody": "?browser=Firefox&reason=kicked",

@@ -81,7 +81,7 @@ def pages_of(there: dict[str, str]) -> dict[str, tuple[dict[str, str], list[str]
         f"{SESSIONS}_unblock": ({}, [""], {"user": there["blocked"]}),
         f"{SESSIONS}_confirm": ({}, ["", f"sid={there['sid']}"], None),
         f"{SESSIONS}_end": ({}, [""], {"sids": there["sid"]}),
-        f"{SESSIONS}_changelist": ({}, ["", "active=5m", f"sid__in={there['sid']}", "q=alice", "guests=1"], None),
+        f"{SESSIONS}_changelist": ({}, ["", "active=5m", f"sid__in={there['sid']}", "q=alice", "guests=true"], None),
         f"{SESSIONS}_history": (page["sid"], [""], None),
         f"{SESSIONS}_change": (page["sid"], [""], None),
         f"{ITEMS}_confirm": ({}, [""], None),

@@ -18,8 +18,9 @@ from django.http.response import HttpResponseBase
 from django.utils import translation
 
 from django_redsess import times
-from django_redsess.admin import log_entries
-from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
+from django_redsess.admin import log_entries, pages
+from django_redsess.online import fields
+from django_redsess.online.export import Record, csv_row, record_of
 from django_redsess.querysets import SessionQuerySet
 
 AT_ONCE = 1000  # So many sessions are written at a time.
@@ -47,11 +48,12 @@ def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
     sessions: SessionQuerySet = listed.queryset
     # Written before the first byte is sent: whoever breaks off may have got the first part.
     log_entries.save_export(request, sessions.count(), file_format, query_text(request))
-    batches = _batches(sessions, partial(sessions_admin.has_view_permission, request))
+    may_view = partial(sessions_admin.has_view_permission, request)
+    batches = _batches(sessions, may_view, pages.own_sid_of(request))
     looked_through, is_all = sessions.looked_through, not sessions.is_cut
     newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
     last = {"is_all": is_all, "looked_through": looked_through and looked_through.count}
-    content = Content("sessions", COLUMNS, batches, last)
+    content = Content("sessions", fields.SESSION, batches, last)
     return file_response(request, f"online-sessions-{{}}{'' if is_all else newest or '-part'}", file_format, content)
 
 
@@ -68,7 +70,7 @@ class Content(NamedTuple):
     """
 
     name: str
-    columns: Sequence[str]
+    columns: Sequence[fields.Field]
     batches: Batches
     last: Mapping[str, Any]
 
@@ -88,22 +90,20 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
     )
 
 
-def _batches(sessions: SessionQuerySet, may_view: Any) -> Batches:
+def _batches(sessions: SessionQuerySet, may_view: Any, own_sid: str | None) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
-    pages, before = sessions.in_pages(AT_ONCE), set[str]()
+    batches, before = sessions.in_pages(AT_ONCE), set[str]()
     while True:
         # The file is the same in all languages.
         with translation.override(None):
-            batch = next(pages, None)
+            batch = next(batches, None)
             if batch is None:
                 return
-            rows = [
-                record_of(session.session, str(session.user) if session.user else None)
-                for session in batch
-                if session.sid not in before and may_view(session)
-            ]
-        before = {session.sid for session in batch}
-        yield rows
+            seen = [each for each in batch if each.sid not in before and may_view(each)]
+            users = {each.user_id: each.user for each in seen if each.user}
+            described = fields.described([each.session for each in seen], users, own_sid)
+        before = {each.sid for each in batch}
+        yield [record_of(each, fields.SESSION) for each in described]
 
 
 def _csv(content: Content) -> Iterator[bytes]:
@@ -114,9 +114,9 @@ def _csv(content: Content) -> Iterator[bytes]:
 
     writer = csv.writer(Lines)
     written.append(BYTE_ORDER_MARK)
-    writer.writerow(content.columns)
+    writer.writerow([field.name for field in content.columns])
     for rows in chain([[]], content.batches):
-        writer.writerows(map(csv_row, rows))
+        writer.writerows(csv_row(row, content.columns) for row in rows)
         # A record may hold any text, half a surrogate pair too.
         yield "".join(written).encode(errors="backslashreplace")
         written.clear()

@@ -14,7 +14,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
-from django_redsess.admin.pages import EVERYONE, GUESTS, USER, WHO
+from django_redsess.admin.pages import GUESTS, ONLY, TOO, USER
 from django_redsess.admin.users import users_admin, visible_users
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
@@ -32,7 +32,7 @@ NAME_MAX = 200  # A longer name of a browser or system is cut.
 
 def only_by_seen(request: HttpRequest) -> bool:
     """Tell whether the filters of ``request`` allow no order but by last seen."""
-    return request.GET.get(ACTIVE) in SECONDS or request.GET.get(WHO) in (GUESTS, EVERYONE)
+    return request.GET.get(ACTIVE) in SECONDS or request.GET.get(GUESTS) in (ONLY, TOO)
 
 
 class BySeenFilter(SimpleListFilter):
@@ -58,18 +58,18 @@ class BySeenFilter(SimpleListFilter):
             yield {"selected": self.value() == value, "query_string": query, "display": display}
 
 
-class WhoFilter(BySeenFilter):
+class GuestsFilter(BySeenFilter):
     """Signed-in sessions only, guests' only, or both."""
 
     title = gettext_lazy("visitor")
-    parameter_name = WHO
-    texts = {GUESTS: gettext_lazy("Guests, by last seen"), EVERYONE: gettext_lazy("Everyone, by last seen")}
+    parameter_name = GUESTS
+    texts = {ONLY: gettext_lazy("Guests, by last seen"), TOO: gettext_lazy("Everyone, by last seen")}
     without = gettext_lazy("Signed in")
 
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
-        if self.value() == GUESTS:
+        if self.value() == ONLY:
             return queryset.only_guests()
-        return queryset.with_guests() if self.value() == EVERYONE else queryset
+        return queryset.with_guests() if self.value() == TOO else queryset
 
 
 class ActiveFilter(BySeenFilter):
@@ -100,10 +100,10 @@ class StaffFilter(SimpleListFilter):
         if of_users is None or not users_have("is_staff"):
             return []
         self.users = of_users.get_queryset(request)
-        return [("1", gettext_lazy("Staff only"))]
+        return [("true", gettext_lazy("Staff only"))]
 
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
-        if self.value() != "1":
+        if self.value() != "true":
             return queryset
         return queryset.of_users(ids_of(request, self.users.filter(is_staff=True).order_by("pk"), queryset))
 

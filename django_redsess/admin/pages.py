@@ -41,11 +41,11 @@ from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
 from django_redsess.sign_in_source import PastSignIn
 
-USER, WHO = "user", "who"
+USER, GUESTS = "user", "guests"
 """Parameters of the list of sessions. Its filters know more."""
 
-GUESTS, EVERYONE = "guests", "everyone"
-"""Values of ``WHO``."""
+ONLY, TOO = "only", "true"
+"""Values of ``GUESTS``."""
 
 NAME_MAX = 100  # A longer name of a user, or of a browser, is cut after so many characters.
 
@@ -248,7 +248,7 @@ def address_link(session: OnlineSession, site: AdminSite) -> str:
     """Return the address as HTML: a link to all sessions from it, and its place. ``""`` if there is none."""
     if not session.address:
         return ""
-    query = {SEARCH_VAR: session.address, **({} if session.user_id else {WHO: EVERYONE})}
+    query = {SEARCH_VAR: session.address, **({} if session.user_id else {GUESTS: TOO})}
     address = link(url_of("changelist", site, query=query), address_html(session.address))
     return format_html("{}{}", address, place_html(session.place))
 

@@ -101,7 +101,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
     ordering = ("-created_at",)
     list_filter = (
         filters.ActiveFilter,
-        filters.WhoFilter,
+        filters.GuestsFilter,
         filters.StaffFilter,
         filters.BrowserFilter,
         filters.SystemFilter,
@@ -186,7 +186,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
         asked, above = sessions.session_filter, present(request)
-        by_network, with_guests = asked.network is not None, changelist.get_query_string({pages.WHO: pages.EVERYONE})
+        by_network, with_guests = asked.network is not None, changelist.get_query_string({pages.GUESTS: pages.TOO})
         return {
             "present": above,
             "title": self._title(changelist, above["now"]),
@@ -318,10 +318,10 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)
         found.search_help_text = str(self.search_help_text or self._search_help(request))
-        if request.GET.get(pages.WHO) in (pages.GUESTS, pages.EVERYONE):
+        if request.GET.get(pages.GUESTS) in (pages.ONLY, pages.TOO):
             # Django has counted signed-in sessions: without any, it would offer no actions.
             listed = cast(SessionQuerySet, found.root_queryset)
-            visitors = listed.only_guests() if request.GET[pages.WHO] == pages.GUESTS else listed.with_guests()
+            visitors = listed.only_guests() if request.GET[pages.GUESTS] == pages.ONLY else listed.with_guests()
             found.full_result_count = visitors.count()
             found.show_admin_actions = bool(found.full_result_count)
         return found

@@ -1,18 +1,13 @@
-"""Sessions as records for programs: one dict a session, rows of CSV."""
+"""What exported files have of sessions and sign-ins: values for JSON, rows of CSV."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from django_redsess.online.labels import browser_name
-from django_redsess.online.listing import Session
-
-COLUMNS = (
-    *("sid", "user_id", "user", "created_at", "last_seen_at", "expires_at"),
-    *("address", "browser", "user_agent", "size", "newest_item"),
-)
+from django_redsess.online.fields import Field
 
 Record = Mapping[str, str | int | None]
 
@@ -28,33 +23,16 @@ _CONTROLS = {
 }
 
 
-def record_of(session: Session, user: str | None) -> Record:
-    """
-    Return the values of ``session``, in the order of ``COLUMNS``. Times are ISO 8601, in UTC.
-
-    ``user`` is the user's name, or None for a guest and for a deleted user: only the second has a ``user_id``. What is
-    not stored is None, too.
-    """
-    values = (
-        session.sid,
-        session.user_id,
-        user,
-        None if session.created_at is None else iso(session.created_at),
-        iso(session.last_seen_at),
-        iso(session.expires_at),
-        session.address or None,
-        browser_name(session.user_agent) or None,
-        session.user_agent or None,
-        session.size,
-        session.newest_item,
-    )
-    return dict(zip(COLUMNS, values, strict=True))
+def record_of(described: Mapping[str, Any], fields: Sequence[Field]) -> Record:
+    """Return what a file has of ``described``: these fields, with times as :func:`iso` writes them."""
+    values = {field.name: described[field.name] for field in fields}
+    return {name: iso(value) if isinstance(value, datetime) else value for name, value in values.items()}
 
 
-def csv_row(record: Record) -> list[str]:
+def csv_row(record: Record, fields: Sequence[Field]) -> list[str]:
     """Return the cells of ``record`` for a CSV file. What is not stored is said, in English in all languages."""
-    absent = dict.fromkeys(("address", "browser", "user_agent"), "not stored")
-    return [csv_cell(absent.get(name, "") if value is None else str(value)) for name, value in record.items()]
+    values = ((field, record[field.name]) for field in fields)
+    return [csv_cell(field.absent if value is None else str(value)) for field, value in values]
 
 
 def csv_cell(text: str) -> str:

@@ -40,7 +40,7 @@ class Field(NamedTuple):
 
     ``source`` is the attribute that has the value, or a function that makes it of a row. ``""`` stands for no value.
     ``absent`` is what a CSV file has in place of None. ``of_request`` tells that the value depends on who asks:
-    files that no request asked for have no such field.
+    files that no request asked for have no such field, see :func:`without_request`.
     """
 
     name: str
@@ -125,6 +125,11 @@ BLOCK = (
     Field("by", str | None, "The primary key of the user who has set the block, if it is known.", "by"),
 )
 """The fields of a block."""
+
+
+def without_request(fields: Iterable[Field]) -> tuple[Field, ...]:
+    """Return those of ``fields`` that a file has which no request asked for, as a command writes it."""
+    return tuple(field for field in fields if not field.of_request)
 
 
 def described(

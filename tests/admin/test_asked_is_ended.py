@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
 
 @pytest.mark.parametrize("way", ["rule", "address"])
-@pytest.mark.parametrize("query", ["", "user=BOB", "who=guests", "active=5m&browser=Chrome", "browser=Firefox"])
+@pytest.mark.parametrize("query", ["", "user=BOB", "guests=only", "active=5m&browser=Chrome", "browser=Firefox"])
 def test_filters_count_where_sids_are_named(admin_client, users, sids, new_session, list_only, query, way) -> None:
     chrome = from_place(new_session(str(users["bob"].pk)), "192.0.2.1", CHROME).sid
     named = [sids["alice"], sids["bob"], chrome]
@@ -52,12 +52,12 @@ def test_who_matches_only_after_the_question_stays(admin_client, users, new_sess
 
 def test_guests_are_none_of_the_users(admin_client, users, sids, new_session, list_only) -> None:
     def finds_none(query: str) -> None:
-        assert Page(admin_client.get(f"{LIST}?who=guests{query}")).sids == []
-        response = admin_client.get(f"{CONFIRM}?who=guests{query}", follow=True)
+        assert Page(admin_client.get(f"{LIST}?guests=only{query}")).sids == []
+        response = admin_client.get(f"{CONFIRM}?guests=only{query}", follow=True)
         assert "no session here" in told(response)
 
     new_session(colour="blue")
-    for query in ("&q=alice", "&user=1", "&staff=1"):
+    for query in ("&q=alice", "&user=1", "&staff=true"):
         finds_none(query)
     list_only(lambda sessions: sessions.filter(user_id=str(users["alice"].pk)))
     finds_none("")
@@ -117,7 +117,7 @@ def found(list_only, admin_client, monkeypatch) -> dict[str, str]:
     return {name: arrive(name).session.sid for name in ("anna", "ben", "cleo", "dora")}
 
 
-@pytest.mark.parametrize("query", ["", "?o=-3", "?active=5m", "?who=everyone", "?q=n"])
+@pytest.mark.parametrize("query", ["", "?o=-3", "?active=5m", "?guests=true", "?q=n"])
 def test_what_was_found_ends_and_nothing_else(partitions, admin_client, found, query) -> None:
     chrome, own = arrive("anna", CHROME).session.sid, admin_client.session.sid
     response = admin_client.get(CONFIRM + query)

@@ -51,7 +51,7 @@ def test_there_is_a_picture_of_enough_samples_above_the_whole_list(admin_client,
     note_hours(redis, 3, 2)
     cleaning.sample()
     assert '<svg class="redsess-chart-picture"' in admin_client.get(LIST).text
-    assert "redsess-chart" not in admin_client.get(LIST, {"who": "everyone"}).text
+    assert "redsess-chart" not in admin_client.get(LIST, {"guests": "true"}).text
 
 
 @pytest.mark.parametrize(("language", "grouped"), [("de", "."), ("ar", "")])
@@ -87,7 +87,7 @@ def test_who_was_evicted_meanwhile_is_told_guests_apart(admin_client, admin_user
     assert re.search(r"Evicted above the maximum: 1\d guests, 1[01] signed in", text)
 
 
-@pytest.mark.parametrize("query", ["", "?who=everyone"])
+@pytest.mark.parametrize("query", ["", "?guests=true"])
 def test_the_list_has_a_link_to_itself(admin_client, settings, query) -> None:
     settings.REDSESS = {"PASSIVE_HEADER": "X-Quiet"}
     response = admin_client.get(LIST + query)
@@ -153,7 +153,7 @@ def test_both_pages_are_headed_by_who_is_signed_in_and_who_is_active(admin_clien
     for url in (LIST, NUMBERS, f"{LIST}?o=3", f"{LIST}?p=1"):
         # The administrator is the fourth.
         assert "4 signed in, 3 active now" in Page(admin_client.get(url)).text, url
-    for query in ("?active=5m", "?who=everyone", "?q=1"):
+    for query in ("?active=5m", "?guests=true", "?q=1"):
         assert "active now" not in Page(admin_client.get(LIST + query)).text, query
     assert "active now" not in Page(admin_client.get(NUMBERS, {"day": the_day(0)})).text
 

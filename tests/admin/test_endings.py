@@ -98,8 +98,8 @@ def crowd(redis, users, admin_user, new_session) -> dict[str, str]:
 
 
 QUERIES = [
-    *("active=5m", "staff=1&active=5m", "user=OWN", "user=BOB&user=CAROL", "user=BOB&q=alice", "user=", "q=o"),
-    *("q=SID", "q=GUEST", "who=everyone&q=GUEST", "who=everyone&active=1h", "p=2", "active=9y&who=nobody&staff=7"),
+    *("active=5m", "staff=true&active=5m", "user=OWN", "user=BOB&user=CAROL", "user=BOB&q=alice", "user=", "q=o"),
+    *("q=SID", "q=GUEST", "guests=true&q=GUEST", "guests=true&active=1h", "p=2", "active=9y&guests=nobody&staff=7"),
 ]
 
 
@@ -133,7 +133,7 @@ def test_a_strange_address_of_the_confirmation_is_answered(admin_client, sids) -
     assert len(left()) == 4
 
 
-@pytest.mark.parametrize("query", ["", "?who=everyone", "?active=1h", "?q=alice", "?o=3"])
+@pytest.mark.parametrize("query", ["", "?guests=true", "?active=1h", "?q=alice", "?o=3"])
 def test_who_signs_in_after_the_question_stays_and_a_guest_who_is_seen_does_not(
     partitions, admin_client, redis, users, sids, new_session, monkeypatch, query
 ) -> None:
@@ -148,10 +148,10 @@ def test_who_signs_in_after_the_question_stays_and_a_guest_who_is_seen_does_not(
     answer(admin_client, response)
     assert sids["alice"] not in left()
     assert newcomer in left()
-    assert (guest in left()) == (query != "?who=everyone")
+    assert (guest in left()) == (query != "?guests=true")
 
 
-@pytest.mark.parametrize("query", ["?who=everyone", "?q=alice", "?o=4", "USERS", "named"])
+@pytest.mark.parametrize("query", ["?guests=true", "?q=alice", "?o=4", "USERS", "named"])
 def test_who_is_seen_or_gets_another_key_meanwhile_is_ended(partitions, admin_client, redis, users, query) -> None:
     shoppers = [Client(), Client()]
     for shopper in shoppers:
@@ -285,7 +285,7 @@ def test_a_superusers_session_is_ended_by_superusers_only(client, root, sids, ne
         "several": lambda: (select(client, root.sid, *others), 3),
         "action on all": lambda: (select_all(client), 3),
         "user": lambda: (client.get(f"{CONFIRM}?{user}"), 0),
-        "everyone and guests": lambda: (client.get(CONFIRM + "?who=everyone"), 3),
+        "everyone and guests": lambda: (client.get(CONFIRM + "?guests=true"), 3),
     }[way]()
     assert asked(response) == number
     assert "superuser" in Page(response).text
@@ -311,7 +311,7 @@ def test_a_superusers_session_is_refused_whatever_is_posted(client, admin_client
         {"sids": root.sid, "own": "on", "latest": LATER},
         {"latest": LATER},
         {"latest": LATER, "query": "q=root"},
-        {"latest": LATER, "query": "who=everyone&active=1d"},
+        {"latest": LATER, "query": "guests=true&active=1d"},
     ):
         assert client.post(END, fields, follow=True).status_code == 200
         assert root.sid in left()
@@ -415,7 +415,7 @@ def test_each_user_has_a_line_of_history_and_guests_one(admin_client, admin_user
     # Who is deleted has one, too, and a message can forge none.
     alice = str(users["alice"].pk)
     users["alice"].delete()
-    answer(admin_client, select(admin_client, *chosen, query="?who=everyone"), message="Closing\r\n<b>time\u2028</b>")
+    answer(admin_client, select(admin_client, *chosen, query="?guests=true"), message="Closing\r\n<b>time\u2028</b>")
     assert LogEntry.objects.count() == 3
     page = admin_client.get(f"/admin/auth/user/{users['bob'].pk}/history/")
     text = Page(page).text.partition("Action")[2]
@@ -452,7 +452,7 @@ def test_history_holds_neither_session_keys_nor_addresses(admin_client, new_sess
     shopper.post("/login/", {"username": "dave", "password": "secret"})
     guest = new_session(colour="blue")
     secret = [shopper.session.session_key, guest.session_key, admin_client.session.session_key, "198.51.100.9"]
-    answer(admin_client, admin_client.get(CONFIRM + "?who=everyone"), message="Closing time", own="on")
+    answer(admin_client, admin_client.get(CONFIRM + "?guests=true"), message="Closing time", own="on")
     entries = list(LogEntry.objects.values("change_message", "object_repr", "object_id"))
     assert len(entries) == 3
     assert not [text for text in secret if text in repr(entries)]

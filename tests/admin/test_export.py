@@ -54,15 +54,15 @@ def as_json(client: Client, query: str = "") -> dict[str, Any]:
 def test_both_files_have_all_pages_of_the_list_in_its_order(admin_client, sids, few_on_a_page) -> None:
     shown = [sid for page in walk(admin_client, LIST) for sid in page.sids]
     assert len(shown) == 4
-    assert [row["sid"] for row in as_csv(admin_client, "?p=2")] == shown
-    assert [row["sid"] for row in as_json(admin_client)["sessions"]] == shown
-    assert [row["sid"] for row in as_csv(admin_client, "?o=3")] == shown[::-1]
+    assert [row["id"] for row in as_csv(admin_client, "?p=2")] == shown
+    assert [row["id"] for row in as_json(admin_client)["sessions"]] == shown
+    assert [row["id"] for row in as_csv(admin_client, "?o=3")] == shown[::-1]
     # A file says what it is.
     response = admin_client.post(EXPORT, {"format": "csv"})
     assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert re.search(r"filename=\W?online-sessions-2[^/]*\.csv", response.headers["Content-Disposition"])
     # Excel reads UTF-8 only with this mark.
-    assert response.getvalue().startswith(b"\xef\xbb\xbfsid,")
+    assert response.getvalue().startswith(b"\xef\xbb\xbfid,")
     assert admin_client.post(EXPORT, {"format": "json"}).headers["Content-Type"].startswith("application/json")
 
 
@@ -72,22 +72,27 @@ def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, ne
     found = online.get(session.sid)
     [row] = as_json(admin_client, "?q=alice")["sessions"]
     assert row == {
-        "sid": session.sid,
+        "id": session.sid,
         "user_id": str(users["alice"].pk),
         "user": "alice",
         "created_at": found.created_at.isoformat(timespec="milliseconds"),
         "last_seen_at": found.last_seen_at.isoformat(timespec="milliseconds"),
         "expires_at": found.expires_at.isoformat(timespec="milliseconds"),
-        "address": "192.0.2.7",
-        "browser": "Firefox 140 on Linux",
+        "ip": "192.0.2.7",
         "user_agent": FIREFOX,
+        "device": "Firefox 140 on Linux",
+        "place": None,
+        "is_current": False,
         "size": found.size,
         "newest_item": "lamp",
     }
     assert datetime.fromisoformat(row["last_seen_at"]).utcoffset() is not None
     of_csv = as_csv(admin_client, "?q=alice")
-    assert of_csv == [{name: str(value) for name, value in row.items()}]
-    # The command writes the same.
+    assert of_csv == [{name: "" if value is None else str(value) for name, value in row.items()}]
+    assert [each["user"] for each in as_json(admin_client)["sessions"] if each["is_current"]] == ["admin"]
+    # The command writes the same. There it is nobody's session that asks.
+    for each in (row, *of_csv):
+        del each["is_current"]
     printed = io.StringIO()
     call_command("online", "--csv", "--search", "alice", stdout=printed)
     of_command = csv.DictReader(io.StringIO(printed.getvalue(), newline=""))
@@ -107,13 +112,13 @@ def test_search_and_filters_hold_for_the_file_and_its_buttons(admin_client, sids
     guest = new_session(colour="blue")
     User.objects.filter(username="bob").update(is_staff=True)
     assert {row["user"] for row in as_csv(admin_client, "?q=aro")} == {"carol"}
-    assert {row["user"] for row in as_csv(admin_client, "?staff=1")} == {"bob", "admin"}
-    assert guest.sid in {row["sid"] for row in as_csv(admin_client, "?who=everyone")}
+    assert {row["user"] for row in as_csv(admin_client, "?staff=true")} == {"bob", "admin"}
+    assert guest.sid in {row["id"] for row in as_csv(admin_client, "?guests=true")}
     assert as_csv(admin_client, "?q=nobody") == as_json(admin_client, "?q=nobody")["sessions"] == []
     for refused in ("?nothing=1", "?q=%00"):
         assert admin_client.post(EXPORT + refused, {"format": "json"}).status_code == 400
-    text = admin_client.get(LIST + "?q=alice&who=everyone&o=3&p=1").text
-    assert f'action="{EXPORT}?q=alice&amp;who=everyone&amp;o=3"' in text
+    text = admin_client.get(LIST + "?q=alice&guests=true&o=3&p=1").text
+    assert f'action="{EXPORT}?q=alice&amp;guests=true&amp;o=3"' in text
     assert "export/" not in admin_client.get(LIST + "?q=nobody").text
 
 
@@ -131,7 +136,7 @@ def test_a_hostile_text_stays_in_its_cell_and_is_no_formula(admin_client, new_se
         session = from_place(new_session(str(user.pk)), "192.0.2.7", user_agent)
         found = online.get(session.sid)
         [row] = as_csv(admin_client, f"?q={session.sid}")
-        assert (row["sid"], row["user"]) == (session.sid, "'=1+1")
+        assert (row["id"], row["user"]) == (session.sid, "'=1+1")
         assert row["user_agent"].removeprefix("'") == found.user_agent.replace("\r\n", r"\x0d\x0a")
         assert not row["user_agent"].startswith(("=", "@", "-"))
         assert row["size"].isdigit()
@@ -146,7 +151,7 @@ def test_it_takes_a_permission_of_its_own(sids) -> None:
     assert "export/" not in viewer.get(LIST).text
     client = staff(Client(), "view_onlinesession", "export_onlinesession")
     assert f'action="{EXPORT}"' in client.get(LIST).text
-    assert {row["sid"] for row in as_csv(client)} > set(sids.values())
+    assert {row["id"] for row in as_csv(client)} > set(sids.values())
 
 
 def test_it_is_asked_for_by_post_with_a_token(admin_client, admin_user, sids) -> None:
@@ -160,11 +165,11 @@ def test_it_is_asked_for_by_post_with_a_token(admin_client, admin_user, sids) ->
 
 
 def test_the_history_says_who_exported_which_even_if_it_is_broken_off(admin_client, admin_user, sids) -> None:
-    admin_client.post(EXPORT + "?q=alice&who=everyone", {"format": "csv"}).close()
+    admin_client.post(EXPORT + "?q=alice&guests=true", {"format": "csv"}).close()
     as_json(admin_client)
     texts = list(LogEntry.objects.order_by("pk").values_list("user", "object_id", "change_message"))
     assert texts == [
-        (admin_user.pk, None, "Exported 1 session as CSV. Query: q=alice&who=everyone"),
+        (admin_user.pk, None, "Exported 1 session as CSV. Query: q=alice&guests=true"),
         (admin_user.pk, None, "Exported 4 sessions as JSON."),
     ]
 
@@ -180,10 +185,10 @@ def test_users_are_named_as_the_site_does(admin_client, settings, users, sids, n
     new_session(colour="blue")
     users["bob"].delete()
     monkeypatch.setattr(User, "__str__", lambda user: f"Customer {user.username}")
-    rows = as_json(admin_client, "?who=everyone")["sessions"]
+    rows = as_json(admin_client, "?guests=true")["sessions"]
     shown = [*(f"Customer {name}" for name in ("admin", "alice", "carol")), "None", "None"]
     assert sorted(str(row["user"]) for row in rows) == shown
-    assert [row["user"] for row in as_csv(admin_client, "?who=everyone")] == [row["user"] or "" for row in rows]
+    assert [row["user"] for row in as_csv(admin_client, "?guests=true")] == [row["user"] or "" for row in rows]
 
 
 def test_a_search_that_looked_through_a_part_says_so(admin_client, users, new_session, list_only, monkeypatch) -> None:
@@ -210,10 +215,10 @@ def sign_in_many(new_session: Callable[..., SessionStore], count: int) -> set[st
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("query", ["", "?o=-4", "?who=everyone", "?q=shopper"])
+@pytest.mark.parametrize("query", ["", "?o=-4", "?guests=true", "?q=shopper"])
 def test_batches_have_each_session_once(partitions, admin_client, new_session, query) -> None:
     sids = sign_in_many(new_session, 10)
-    found = [row["sid"] for row in as_csv(admin_client, query)]
+    found = [row["id"] for row in as_csv(admin_client, query)]
     assert len(found) == len(set(found))
     assert set(found) - {admin_client.session.sid} == sids
 
@@ -228,7 +233,7 @@ def test_sessions_that_end_or_begin_meanwhile_double_and_leave_out_none(admin_cl
     online.end(*(each.sid for each in online.sessions(limit=ends)))
     newcomer = new_session("1").sid
     text += b"".join(content)
-    found = [row["sid"] for row in csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""))]
+    found = [row["id"] for row in csv.DictReader(io.StringIO(text.decode("utf-8-sig"), newline=""))]
     assert len(found) == len(set(found))
     assert set(found) - {admin_client.session.sid} == sids
     assert newcomer not in found

@@ -51,18 +51,18 @@ def test_an_address_links_to_the_sessions_from_it(admin_client, clients, new_ses
     url = urlsplit(page.links["2001:db8::7"])
     assert (url.path, parse_qs(url.query)) == (LIST, {"q": ["2001:db8::7"]})
     assert Page(admin_client.get(page.links["2001:db8::7"])).names == ["carol"]
-    guests = Page(admin_client.get(LIST + "?who=guests"))
-    assert parse_qs(urlsplit(guests.links["198.51.100.7"]).query) == {"q": ["198.51.100.7"], "who": ["everyone"]}
+    guests = Page(admin_client.get(LIST + "?guests=only"))
+    assert parse_qs(urlsplit(guests.links["198.51.100.7"]).query) == {"q": ["198.51.100.7"], "guests": ["true"]}
     # Where nothing is stored, there is no link.
     sid = new_session(colour="blue").sid
-    [row] = Page(admin_client.get(LIST, {"who": "guests", "q": sid})).rows
+    [row] = Page(admin_client.get(LIST, {"guests": "only", "q": sid})).rows
     assert (row["client"], row["signed_in"]) == ("not stored", "-")
     assert [href for href in row["hrefs"] if "?q=" in href] == []
     assert "From: not stored" in Page(admin_client.get(page_of(sid))).text
 
 
 @pytest.mark.usefixtures("clients")
-@pytest.mark.parametrize("query", ["active=1h&o=-4", "who=everyone&browser=Firefox"])
+@pytest.mark.parametrize("query", ["active=1h&o=-4", "guests=true&browser=Firefox"])
 def test_links_of_a_row_return_to_the_list_as_it_was(admin_client, query) -> None:
     row = next(row for row in Page(admin_client.get(f"{LIST}?{query}")).rows if row["user"] == "alice")
     [end] = [href for href in row["hrefs"] if href.startswith(CONFIRM)]
@@ -79,12 +79,12 @@ def test_everyone_else_is_ended_from_the_whole_list_and_what_is_found_from_a_sea
     viewer = staff(Client(), "view_onlinesession")
     everyone, found = "End everyone else's sessions", "End the session that is listed"
     assert asked(admin_client.get(Page(admin_client.get(LIST)).links[everyone])) == 4
-    for query in ("?q=alice", "?active=1h", "?who=everyone", "?q=nobody"):
+    for query in ("?q=alice", "?active=1h", "?guests=true", "?q=nobody"):
         assert everyone not in Page(admin_client.get(LIST + query)).links, query
     page = Page(admin_client.get(LIST, {"q": "198.51.100.0/24"}))
     assert asked(admin_client.get(page.links["End these 2 sessions"])) == page.count == 2
     # Guests alone are not everyone.
-    for query in ("?browser=Chrome", "?who=guests"):
+    for query in ("?browser=Chrome", "?guests=only"):
         assert found in Page(admin_client.get(LIST + query)).links, query
     for client, query in ((admin_client, ""), (admin_client, "?q=nobody"), (viewer, ""), (viewer, "?q=bob")):
         page = Page(client.get(LIST + query, follow=True))
@@ -150,8 +150,8 @@ def test_search_finds_an_address_or_a_network(admin_client) -> None:
     ):
         assert names(admin_client, q=term) == found, term
     # Guests where they are listed.
-    assert names(admin_client, q="198.51.100.7", who="everyone") == ["alice", "guest"]
-    assert names(admin_client, q="198.51.100.7", who="guests") == ["guest"]
+    assert names(admin_client, q="198.51.100.7", guests="true") == ["alice", "guest"]
+    assert names(admin_client, q="198.51.100.7", guests="only") == ["guest"]
 
 
 @pytest.mark.usefixtures("clients")
@@ -196,12 +196,12 @@ def test_a_search_only_narrows_what_a_site_lists(admin_client, list_only) -> Non
 
 def test_a_site_that_lists_guests_shows_and_ends_no_others(admin_client, clients, list_only) -> None:
     list_only(lambda sessions: sessions.only_guests())
-    for query in ({}, {"who": "everyone"}, {"who": "guests"}):
+    for query in ({}, {"guests": "true"}, {"guests": "only"}):
         assert names(admin_client, **query) == ["guest"], query
     sid = clients["alice"].sid
-    assert names(admin_client, who="everyone", q=sid) == []
+    assert names(admin_client, guests="true", q=sid) == []
     assert admin_client.get(page_of(sid)).status_code == 302
-    for query in ({"sid": sid}, {"who": "everyone"}):
+    for query in ({"sid": sid}, {"guests": "true"}):
         page = Page(admin_client.get(CONFIRM, query, follow=True))
         assert sid not in page.text, query
         assert "alice" not in page.text, query
@@ -213,7 +213,7 @@ def test_users_whom_a_site_hides_take_no_room(admin_client, users, clients, monk
     carol = str(users["carol"].pk)
     assert Page(admin_client.get(LIST, {"q": "a", "user": carol})).names == ["carol"]
     list_only(lambda sessions: sessions.of_users([carol]))
-    for query in ({"q": "a"}, {"staff": "1"}):
+    for query in ({"q": "a"}, {"staff": "true"}):
         page = Page(admin_client.get(LIST, query))
         assert (page.names, page.messages) == (["carol"], [])
 
@@ -271,7 +271,7 @@ def test_each_filter_has_a_link_and_all_hold_together(admin_client) -> None:
     for query, found in (
         ({"system": "Linux", "q": "198.51.100.0/24"}, ["alice"]),
         ({"browser": "Firefox", "q": "carol"}, ["carol"]),
-        ({"browser": "Chrome", "who": "everyone", "active": "1h"}, ["bob"]),
+        ({"browser": "Chrome", "guests": "true", "active": "1h"}, ["bob"]),
         ({"browser": "Chrome", "system": "Linux"}, []),
         ({"browser": "Firefox", "q": "chrome"}, []),
         ({"browser": "Nonsense"}, []),
@@ -294,7 +294,7 @@ def test_the_first_filter_is_active_and_finds_those_whom_the_heading_counts(
     active, guests = "Active: in the last 5 minutes", "Guests, by last seen"
     assert response.text.index(active) < response.text.index(guests)
     assert sorted(Page(admin_client.get(LIST + page.links[active])).names) == ["admin", "alice", "carol"]
-    assert names(admin_client, active="5m", who="guests") == ["guest"]
+    assert names(admin_client, active="5m", guests="only") == ["guest"]
     list_only(lambda sessions: sessions.of_network("198.51.100.0/24"))
     assert "2 signed in, 1 active now" in Page(admin_client.get(LIST)).text
 
@@ -303,12 +303,12 @@ def test_the_first_filter_is_active_and_finds_those_whom_the_heading_counts(
 def test_an_empty_list_leads_to_where_more_is_found_and_says_what_is_not_stored(admin_client, settings) -> None:
     page = Page(admin_client.get(LIST, {"q": "203.0.113.9", "system": "Linux"}))
     assert parse_qs(page.links["Clear the search"].lstrip("?")) == {"system": ["Linux"]}
-    assert parse_qs(page.links["Search guests, too"].lstrip("?"))["who"] == ["everyone"]
-    page = Page(admin_client.get(LIST, {"browser": "Firefox", "who": "guests"}))
+    assert parse_qs(page.links["Search guests, too"].lstrip("?"))["guests"] == ["true"]
+    page = Page(admin_client.get(LIST, {"browser": "Firefox", "guests": "only"}))
     assert "The browsers of guests are not stored." in page.text
     assert "Search guests, too" not in page.links
     for is_stored in (True, False):
         settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": is_stored}
-        for who, is_told in (("everyone", not is_stored), ("guests", not is_stored), ("", False)):
-            page = Page(admin_client.get(LIST, {"q": "198.51.100.0/24", "who": who}))
+        for guests, is_told in (("true", not is_stored), ("only", not is_stored), ("", False)):
+            page = Page(admin_client.get(LIST, {"q": "198.51.100.0/24", "guests": guests}))
             assert ("The addresses of guests are not stored" in page.text) == is_told

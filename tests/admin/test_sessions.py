@@ -152,13 +152,13 @@ def test_filters_and_search_hold_together(admin_client, redis, users, sids, new_
     carol, bob = users["carol"].pk, users["bob"].pk
     assert names(admin_client, Page(admin_client.get(LIST)).links["Staff only"]) == ["bob", "alice", "admin"]
     for query, found in {
-        "?staff=1&active=1h&who=everyone": ["bob", "admin", "alice"],
-        "?who=everyone&active=5m": ["guest", "carol", "bob", "admin"],
-        f"?staff=1&user={carol}&user={bob}": ["bob"],
-        "?staff=1&q=carol": [],
+        "?staff=true&active=1h&guests=true": ["bob", "admin", "alice"],
+        "?guests=true&active=5m": ["guest", "carol", "bob", "admin"],
+        f"?staff=true&user={carol}&user={bob}": ["bob"],
+        "?staff=true&q=carol": [],
         "?active=5m&q=alice": [],
         f"?user={bob}&q=alice": [],
-        f"?staff=1&q={sids['carol']}": [],
+        f"?staff=true&q={sids['carol']}": [],
         f"?active=1h&q={sids['alice']}": ["alice"],
     }.items():
         assert sorted(names(admin_client, query)) == sorted(found), query
@@ -175,7 +175,7 @@ def test_search_finds_sessions_by_id_and_by_what_the_page_of_users_looks_at(admi
 
 
 @pytest.mark.usefixtures("few_on_a_page")
-@pytest.mark.parametrize("query", ["who=everyone", "active=1h", "q=shopper", "USERS", "o=3", "o=-4"])
+@pytest.mark.parametrize("query", ["guests=true", "active=1h", "q=shopper", "USERS", "o=3", "o=-4"])
 def test_all_pages_show_each_session_once(partitions, admin_client, new_session, settings, query) -> None:
     # The session that turns the pages must not move among those that were last seen.
     settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": 86_400}
@@ -224,7 +224,7 @@ def test_a_page_takes_three_round_trips_of_its_own(admin_client, sids, commands,
     monkeypatch.setattr(OnlineSessionAdmin, "list_per_page", per_page)
     admin_client.get(LIST)
     commands()
-    for query in ("", "?o=4", "?who=everyone", "?active=1h", "?q=alice", "?staff=1", "?p=2"):
+    for query in ("", "?o=4", "?guests=true", "?active=1h", "?q=alice", "?staff=true", "?p=2"):
         admin_client.get(LIST + query)
         # The count, that of the whole list where it is filtered, and the page; or the picture, where it is not.
         assert commands()["evalsha"] <= 1 + 3, query
@@ -436,8 +436,8 @@ def test_strange_searches_and_queries_are_answered(admin_client, sids) -> None:
         assert Page(response).names == [], term[:9]
     assert len(Page(admin_client.get(LIST, {"q": "   "})).rows) == 4
     for query in (
-        *("q=alice%00", "q=%ff%fe", "q=%ED%A0%80", "who=nobody&active=9y&staff=2", "who=&active=&staff="),
-        *("who=everyone&who=everyone", "o=99", "o=-1.2", "o=x", "o=.", "p=2&all=1", "_facets=True", "nonsense=1&e=1"),
+        *("q=alice%00", "q=%ff%fe", "q=%ED%A0%80", "guests=nobody&active=9y&staff=2", "guests=&active=&staff="),
+        *("guests=true&guests=true", "o=99", "o=-1.2", "o=x", "o=.", "p=2&all=1", "_facets=True", "nonsense=1&e=1"),
         *("user__is_staff=1", "pk__in=a,b", "_to_field=user_id", "_popup=1", "login_at__year=2020", "%00=%00", "=&&"),
     ):
         assert admin_client.get(f"{LIST}?{query}", follow=True).status_code in (200, 400), query

@@ -92,11 +92,11 @@ def test_who_is_staff_is_told_to_those_who_may_see_users(client, users, sids) ->
     User.objects.filter(username="bob").update(is_staff=True)
     staff(client, VIEW, END, END_ALL)
     assert "Staff only" not in Page(client.get(LIST)).links
-    response = client.get(LIST, {"staff": "1"}, follow=True)
+    response = client.get(LIST, {"staff": "true"}, follow=True)
     assert set(Page(response).names) == {"alice", "bob", "carol", "staff"}
-    assert asked(client.get(CONFIRM, {"staff": "1"}, follow=True)) == 0
+    assert asked(client.get(CONFIRM, {"staff": "true"}, follow=True)) == 0
     staff(client, VIEW, "view_user", name="personnel")
-    assert Page(client.get(LIST, {"staff": "1"})).names == ["personnel", "bob"]
+    assert Page(client.get(LIST, {"staff": "true"})).names == ["personnel", "bob"]
 
 
 def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(client, users, serve, set_limit) -> None:
@@ -124,7 +124,7 @@ def test_who_is_not_signed_in_is_told_to_those_who_may_see_that_user(client, use
         assert "is not signed in" not in Page(client.get(LIST, {"q": name})).text
 
 
-@pytest.mark.parametrize("query", ["", "who=everyone"])
+@pytest.mark.parametrize("query", ["", "guests=true"])
 def test_everyones_sessions_are_ended_with_a_permission_of_its_own(client, users, sids, query: str) -> None:
     everybody = left()
     staff(client, VIEW, END)
@@ -170,7 +170,7 @@ def test_how_many_were_ended_is_not_believed(client, redis, monkeypatch, users) 
     # A call ends up to 250.
     fill(redis, 260, viewed=0)
     staff(client, VIEW, END, END_ALL, name="colleague")
-    anothers = Page(answer(client, client.get(CONFIRM + "?who=everyone"))).fields["progress"]
+    anothers = Page(answer(client, client.get(CONFIRM + "?guests=true"))).fields["progress"]
     staff(client, VIEW, END, END_ALL)
     question = client.get(CONFIRM)
     for progress in ("[100000000000, 3]", "x:y:z", anothers):
@@ -213,7 +213,7 @@ def test_a_session_that_a_rule_forbids_to_end_stays_whatever_is_posted(client, u
     assert asked(client.get(CONFIRM, {"sid": sids["bob"]}, follow=True)) == 0
     selected = {"action": "end_selected", "_selected_action": list(sids.values())}
     assert asked(client.post(LIST, selected, follow=True)) == 2
-    queries = ["", f"user={users['bob'].pk}", "q=bob", "active=5m&who=everyone", "o=4"]
+    queries = ["", f"user={users['bob'].pk}", "q=bob", "active=5m&guests=true", "o=4"]
     latest = [{"latest": str(10**15), "query": query} for query in queries]
     for fields in ({"sids": sids["bob"]}, {"sids": f"{sids['bob']} {'x' * 20}"}, *latest):
         assert client.post(ENDING, fields, follow=True).status_code == 200
@@ -324,7 +324,7 @@ def test_a_rule_is_about_sessions_and_not_users(client, users, serve, new_sessio
 
 
 @pytest.mark.usefixtures("partitions")
-@pytest.mark.parametrize("query", ["", "?who=everyone"])
+@pytest.mark.parametrize("query", ["", "?guests=true"])
 def test_rules_are_asked_in_each_request(client, redis, monkeypatch, users, sids, serve, new_session, query) -> None:
     class OddStay(OnlineSessionAdmin):
         def has_end_permission(self, request: Any, obj: Any = None) -> bool:
@@ -353,7 +353,7 @@ def test_a_list_of_those_seen_lately_stays_one(client, redis, sids, serve) -> No
     make_seen(redis, sids["bob"], milliseconds_ago(3000))
     serve(SeenLately)
     staff(client, VIEW, END, END_ALL)
-    for query in ("", "?active=1h", "?active=1d", "?active=1d&who=everyone"):
+    for query in ("", "?active=1h", "?active=1d", "?active=1d&guests=true"):
         assert sids["bob"] not in Page(client.get(LIST + query)).sids
         assert sids["alice"] in Page(client.get(LIST + query)).sids
     answer(client, client.get(CONFIRM + "?active=1d"))

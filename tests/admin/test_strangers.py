@@ -66,7 +66,7 @@ def test_a_session_key_is_in_no_page_address_cookie_log_line_or_history(
     guest = new_session(colour="blue")
     keys = {victim.key, administrator.key, guest.session_key}
     client = administrator.client
-    queries = ("", "?who=everyone", f"?q={victim.sid}", "?q=victim", f"?user={victim.user.pk}", f"?q={victim.key}")
+    queries = ("", "?guests=true", f"?q={victim.sid}", "?q=victim", f"?user={victim.user.pk}", f"?q={victim.key}")
     answers = [client.get(LIST + query) for query in queries]
     assert "Browser of victim" in answers[0].text
     # A key that is searched for finds nothing.

@@ -79,7 +79,7 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     for browser in others:
         browser.sign_in(alice)
     sid = others[0].sid
-    for query in ("", "?q=alice", "?o=-2", "?active=1h", "?who=everyone", f"?user={alice.pk}", f"?q={sid}"):
+    for query in ("", "?q=alice", "?o=-2", "?active=1h", "?guests=true", f"?user={alice.pk}", f"?q={sid}"):
         assert staff.get(LIST + query).status_code == 200
     assert staff.get(f"{LIST}{sid}/change/", follow=True).status_code == 200
     assert staff.get("/admin/django_redsess/popularitem/").status_code == 200

@@ -217,7 +217,7 @@ def administrator(site, alice, settings) -> Client:
     return client
 
 
-QUERIES = ["", "?o=4", "?o=-4", "?who=everyone", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
+QUERIES = ["", "?o=4", "?o=-4", "?guests=true", "?active=1d", "?user=ALICE", "?user=ALICE&user=ROOT", "?q=a"]
 
 
 @pytest.mark.usefixtures("partitions")

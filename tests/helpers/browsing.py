@@ -31,7 +31,7 @@ def pages_of_admin(page: Page) -> list[tuple[str, str]]:
     """Return the paths of the admin's pages, the last session's among them, each with a name."""
     page.goto(LIST)
     session = page.locator("#result_list a[href*='onlinesession'][href*='/change/']").last.get_attribute("href") or ""
-    lists = [(LIST, "list"), (LIST + "?who=everyone", "everyone")]
+    lists = [(LIST, "list"), (LIST + "?guests=true", "everyone")]
     lists.append((LIST + "blocked/", "blocked"))
     return [*lists, (LIST + "confirm/", "confirm"), (session, "session"), (MOST_VIEWED, "most-viewed")]
 

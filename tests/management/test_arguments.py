@@ -14,12 +14,18 @@ WRONG = [
     *("cleansessions --check --forever", "cleansessions --dry-run --forever", "cleansessions --check --dry-run"),
     "cleansessions --check --repair",
     *("cleanviewed --limit 0", "cleanviewed --dry-run --forever", "cleanviewed --batch-size 0"),
-    *("online --limit 0", "online --offset -1", "online --order size", "online --everyone --order created_at"),
+    *("online --limit 0", "online --offset -1", "online --order size", "online --guests --order created_at"),
     *("online --active 5m --order=-created_at", "online --active 5x", "online --active 5", "online --active 0m"),
-    *("online --active ''", "online --active '5m\n'", f"online --active {'9' * 400}d", "online --everyone --staff"),
-    *("online --sid 00aaaaaaaaaaaaaaaaaa --active 5m", "online --sid short", "online --sid ''"),
-    *("online --sid 00aaaaaaaaaaaaaaaaaa --browser Edge", "online --sid 00aaaaaaaaaaaaaaaaaa --system macOS"),
-    *("online --user nobody --user none", "online --user '\x1b[31m'", "online --address 198.51.100"),
+    *(
+        "online --active ''",
+        "online --active '5m\n'",
+        f"online --active {'9' * 400}d",
+        "online --guests --staff",
+        "online --guests all",
+    ),
+    *("online --id 00aaaaaaaaaaaaaaaaaa --active 5m", "online --id short", "online --id ''"),
+    *("online --id 00aaaaaaaaaaaaaaaaaa --browser Edge", "online --id 00aaaaaaaaaaaaaaaaaa --system macOS"),
+    *("online --user nobody --user none", "online --user '\x1b[31m'", "online --network 198.51.100"),
     *("online --browser ' '", "online --system ''", "online --search ''", "online --json --csv"),
 ]
 

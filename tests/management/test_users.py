@@ -82,7 +82,7 @@ def test_whoever_is_signed_in_is_found_whatever_the_manager_hides_or_lacks(manag
     manage(kind)
     assert "alice" in run("online")
     assert "1 session matches" in run("online", "--user", "alice")
-    assert run("history", "--export", "alice").startswith("created_at,")
+    assert run("history", "--export", "alice").startswith("id,user_id,")
     assert "1 session ended" in run("blockuser", "alice", "--for", "1h")
     assert "alice: until" in run("blockuser", "--list")
     assert count(alice) == 0

@@ -26,7 +26,7 @@ CHOICES = {
     filters.WHEN: tuple(filters.DatesFilter.texts),
     filters.REASON: (*map(str, REASONS), filters.UNKNOWN),
     filters.STATE: tuple(filters.StateFilter.living),
-    "new": ("1",),
+    "is_new_device": ("true",),
     "browser": BROWSERS,
     "system": SYSTEMS,
 }

@@ -29,8 +29,8 @@ from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.reading import ORDER, of_users, past_of, url_of
 from django_redsess.models import OnlineSession
-from django_redsess.online import labels
-from django_redsess.online.export import Record, iso
+from django_redsess.online import fields, labels
+from django_redsess.online.export import Record, record_of
 from django_redsess.permissions import rules
 from django_redsess.session.address_index import Network, network_of
 from django_redsess.sign_in_source import how_ended, placed
@@ -42,23 +42,6 @@ COUNTED_MAX = 10_000
 
 ADDRESSES_MAX = 1000  # So many addresses are compared, where one score stands for several.
 EXPORTED_AT_ONCE = 1000
-
-COLUMNS = (
-    *(
-        "user_id",
-        "user",
-        "created_at",
-        "last_seen_at",
-        "ended_at",
-        "ended_is_about",
-        "reason",
-        "by_id",
-        "by",
-        "message",
-    ),
-    *("address", "browser", "user_agent", "new_device"),
-)
-"""The columns of exported files."""
 
 
 class UpTo(pages.NearestPage):
@@ -205,7 +188,7 @@ class SignInAdmin(pages.ListAdmin):
         # Written before the first byte is sent: whoever breaks off may have got the first part.
         text = gettext("Exported sign-ins as %(format)s.") % {"format": file_format.upper()}
         lines.save_line_of_list(request, SignIn, text, export.query_text(request))
-        content = export.Content("sign_ins", COLUMNS, self._batches(request, listed.queryset), {})
+        content = export.Content("sign_ins", fields.SIGN_IN, self._batches(request, listed.queryset), {})
         return export.file_response(request, "sign-ins-{}", file_format, content)
 
     @admin.display(description=gettext_lazy("user"))
@@ -290,13 +273,15 @@ class SignInAdmin(pages.ListAdmin):
 
     def _batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[Record]]:
         """Read the rows in batches. A place in the index is flat at any depth, and no query stays open meanwhile."""
-        batch = list(rows[:EXPORTED_AT_ONCE])
+        batch: list[Any] = list(rows[:EXPORTED_AT_ONCE])
         while batch:
             last = batch[-1]
             self._name(request, batch)
             # The file is the same in all languages.
             with translation.override(None):
-                yield [_record_of(row) for row in batch if self.has_view_permission(request, row)]
+                seen = [row for row in batch if self.has_view_permission(request, row)]
+                described = fields.sign_ins_described((row.past for row in seen), last.users)
+            yield [record_of(each, fields.SIGN_IN) for each in described]
             after = rows.filter(login_ms__lte=last.login_ms).exclude(login_ms=last.login_ms, id__gte=last.pk)
             batch = list(after[:EXPORTED_AT_ONCE])
 
@@ -308,29 +293,3 @@ def _from_network(rows: QuerySet[SignIn], network: Network) -> QuerySet[SignIn]:
     # Long addresses share a score: those that are there are compared one by one.
     near = found.order_by().values_list("address", flat=True).distinct()[:ADDRESSES_MAX]
     return found.filter(address__in=[address for address in near if network.has(address)])
-
-
-def _record_of(row: Any) -> Record:
-    sign_in = row.past
-    values = (
-        sign_in.user_id,
-        _name_or_none(row, sign_in.user_id),
-        iso(sign_in.created_at),
-        iso(sign_in.last_seen_at) if sign_in.last_seen_at else None,
-        iso(sign_in.ended_at) if sign_in.ended_at else None,
-        sign_in.ended_is_about if sign_in.ended_at else None,
-        sign_in.reason or None,
-        sign_in.by or None,
-        _name_or_none(row, sign_in.by),
-        sign_in.message or None,
-        sign_in.address or None,
-        labels.browser_name(sign_in.user_agent) or None,
-        sign_in.user_agent or None,
-        sign_in.is_new_device,
-    )
-    return dict(zip(COLUMNS, values, strict=True))
-
-
-def _name_or_none(row: Any, user_id: str) -> str | None:
-    user = row.users.get(user_id)
-    return None if user is None else str(user)

@@ -167,13 +167,13 @@ class DeviceFilter(SimpleListFilter):
     """Sign-ins on a device that was new to the user."""
 
     title = gettext_lazy("device")
-    parameter_name = "new"
+    parameter_name = "is_new_device"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("1", gettext_lazy("New devices only"))]
+        return [("true", gettext_lazy("New devices only"))]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(is_new_device=True) if self.value() == "1" else queryset
+        return queryset.filter(is_new_device=True) if self.value() == "true" else queryset
 
 
 class SignInUserFilter(filters.UserFilter):

@@ -39,7 +39,7 @@ from django_redsess.transport.steps import drive
 
 class Command(CommandWithExamples):
     help = (
-        "End sessions: all sessions of a user, or one session by its sid, which the command online shows. It shows "
+        "End sessions: all sessions of a user, or one session by its id, which the command online shows. It shows "
         "how many these are, and asks. The next request of each session finds itself signed out. It can be stopped at "
         "any moment: the sessions ended so far stay ended, and it says how many."
     )
@@ -53,11 +53,11 @@ class Command(CommandWithExamples):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("targets", nargs="*", metavar="USER|SID", help=f"a user, {USER_HELP}; or a session, by sid")
+        add("targets", nargs="*", metavar="USER|ID", help=f"a user, {USER_HELP}; or a session, by id")
         add("--all", action="store_true", help="all signed-in sessions")
         key_help = "with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS"
         add("--new-secret-key", action="store_true", help=key_help)
-        add("--keep", action="append", metavar="SID", help="do not end this session; can be repeated")
+        add("--keep", action="append", metavar="ID", help="do not end this session; can be repeated")
         message_help = f"shown to the users on their next page, at most {MESSAGE_MAX} characters"
         add("--message", default="", metavar="TEXT", help=message_help)
         add("--dry-run", action="store_true", help="show which sessions would end, and end none")
@@ -93,9 +93,9 @@ class Command(CommandWithExamples):
     def _validate(self) -> None:
         options = self.options
         if options["all"] and options["targets"]:
-            raise CommandError("--all ends all sessions: give no user names or sids with it.")
+            raise CommandError("--all ends all sessions: give no user names or ids with it.")
         if not options["all"] and not options["targets"]:
-            raise CommandError("Give user names or sids, or --all.")
+            raise CommandError("Give user names or ids, or --all.")
         if options["new_secret_key"] and not options["all"]:
             raise CommandError("--new-secret-key ends all sessions: give --all with it.")
         self.refuse_together("new_secret_key", "dry_run")
@@ -112,7 +112,7 @@ class Command(CommandWithExamples):
         users = {name: user for name in targets if (user := user_named(name)) is not None}
         _reject("A user and a session have this name:", [name for name in users if name in sessions])
         _reject("There is no user or session", [name for name in targets if name not in users and not is_sid(name)])
-        # If this sid is mistyped, the session that it should keep would end.
+        # If this id is mistyped, the session that it should keep would end.
         _reject("--keep: there is no session", [sid for sid in keep if sid not in sessions])
         if len(users) > USERS_MAX:
             raise CommandError(f"At most {USERS_MAX:,} users can be named at once, not {len(users):,}.")

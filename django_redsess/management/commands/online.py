@@ -32,8 +32,8 @@ from django_redsess.management.terminal import (
     until_pipe_is_closed,
     user_named,
 )
-from django_redsess.online import Session, labels
-from django_redsess.online.export import COLUMNS, Record, csv_row, record_of
+from django_redsess.online import Session, fields, labels
+from django_redsess.online.export import Record, csv_row, record_of
 from django_redsess.online.labels import printable
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_end, seconds_of_active
 from django_redsess.online.samples import evicted
@@ -88,7 +88,7 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
         "browser": printable(labels.stored(labels.browser_name(session.user_agent))),
         "size": filesizeformat(session.size).replace("\xa0", " "),
         "newest item": printable(session.newest_item),
-        "sid": printable(session.sid),
+        "id": printable(session.sid),
     }
 
 
@@ -132,16 +132,16 @@ LIMIT = 50
 
 ORDERS = ("created_at", "-created_at", "last_seen_at", "-last_seen_at")
 
-FILTERS = ("user", "search", "staff", "active", "address", "browser", "system")
-"""The options that leave sessions out, apart from ``--sid``."""
+FILTERS = ("user", "search", "staff", "active", "network", "browser", "system")
+"""The options that leave sessions out, apart from ``--id``."""
 
 
 class Command(CommandWithExamples):
     help = (
         "List the signed-in sessions, the newest sign-in first: user, sign-in, last seen, deadline, address, browser, "
-        "size, newest viewed item and sid, which the command endsessions takes. Times are in TIME_ZONE. A narrow "
+        "size, newest viewed item and id, which the command endsessions takes. Times are in TIME_ZONE. A narrow "
         "terminal gets fewer columns; a pipe or a file gets all. With --json, each session is one line of JSON, and "
-        "with --csv one row of a CSV file; both have times in UTC. --browser, --system, and --address without "
+        "with --csv one row of a CSV file; both have times in UTC. --browser, --system, and --network without "
         "INDEX_ADDRESSES, look through the newest 10,000 sessions, and say so if there are more. No session key is "
         "shown: nothing here works as a cookie."
     )
@@ -150,12 +150,12 @@ class Command(CommandWithExamples):
         "manage.py online --user alice --user bob",
         "manage.py online --active",
         "manage.py online --search example --active 1h",
-        "manage.py online --everyone --limit 200",
+        "manage.py online --guests --limit 200",
         "manage.py online --order -last_seen_at",
-        "manage.py online --everyone --address 198.51.100.0/24",
+        "manage.py online --guests --network 198.51.100.0/24",
         "manage.py online --browser 'Chrome 120' --system Android",
         "manage.py online --csv --limit 1000000",
-        "manage.py online --json --limit 1000000 | jq -r .address | sort | uniq -c",
+        "manage.py online --json --limit 1000000 | jq -r .ip | sort | uniq -c",
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -163,13 +163,14 @@ class Command(CommandWithExamples):
         add("--user", action="append", metavar="USER", help=f"only of this user, {USER_HELP}; can be repeated")
         add("--search", metavar="TERM", help="only users with TERM in their user name, e-mail address or names")
         add("--staff", action="store_true", help="only members of staff")
-        add("--everyone", action="store_true", help="guests too; the order is by last seen")
+        guests_help = "guests too, or with 'only' nobody else; the order is by last seen"
+        add("--guests", nargs="?", const=True, default=False, metavar="only", help=guests_help)
         active_help = "only active sessions: seen in the last five minutes, or in the last TIME, such as 90s, 1h or 1d"
         add("--active", nargs="?", const=True, metavar="TIME", help=active_help)
-        add("--address", metavar="ADDRESS", help="only from this address or network, such as 198.51.100.0/24")
+        add("--network", metavar="NETWORK", help="only from this address or network, such as 198.51.100.0/24")
         add("--browser", metavar="NAME", help="only of this browser, such as Firefox or 'Chrome 120'")
         add("--system", metavar="NAME", help="only of this operating system, such as Windows or Android")
-        add("--sid", help="only this session, signed in or a guest's")
+        add("--id", metavar="ID", help="only this session, signed in or a guest's")
         add("--order", metavar="FIELD", help=f"{', '.join(ORDERS)}; a minus puts the latest first")
         add("--limit", type=int, default=LIMIT, metavar="N", help=f"list at most N sessions (default: {LIMIT})")
         add("--offset", type=int, default=0, metavar="N", help="skip the first N sessions")
@@ -199,20 +200,22 @@ class Command(CommandWithExamples):
         if order not in (None, *ORDERS):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
         of_users = [f"--{name}" for name in ("user", "search", "staff") if options[name]]
-        by_seen = [f"--{name}" for name in ("everyone", "active") if options[name]]
-        of_clients = [f"--{name}" for name in ("address", "browser", "system") if options[name] is not None]
+        by_seen = [f"--{name}" for name in ("guests", "active") if options[name]]
+        of_clients = [f"--{name}" for name in ("network", "browser", "system") if options[name] is not None]
         self.refuse_together("json", "csv")
-        if options["sid"] is not None and (others := of_users + by_seen + of_clients):
-            raise CommandError(f"--sid and {others[0]} can't be given together.")
-        if options["everyone"] and of_users:
-            raise CommandError(f"--everyone and {of_users[0]} can't be given together: guests are not users.")
+        if options["id"] is not None and (others := of_users + by_seen + of_clients):
+            raise CommandError(f"--id and {others[0]} can't be given together.")
+        if options["guests"] not in (False, True, "only"):
+            raise CommandError(f"--guests takes no value but 'only', not {printable(options['guests'])}.")
+        if options["guests"] and of_users:
+            raise CommandError(f"--guests and {of_users[0]} can't be given together: guests are not users.")
         if by_seen and order and order.lstrip("-") == "created_at":
             raise CommandError(f"--order must be last_seen_at or -last_seen_at with {by_seen[0]}, not {order}.")
-        if options["sid"] is not None and not is_sid(options["sid"]):
-            raise CommandError(f"--sid: {printable(options['sid'])} is not a sid. A sid has 20 characters.")
-        if options["address"] is not None and network_of(options["address"]) is None:
-            rule = "--address must be an address or a network, such as 198.51.100.7 or 198.51.100.0/24"
-            raise CommandError(f"{rule}, not {printable(options['address'])}.")
+        if options["id"] is not None and not is_sid(options["id"]):
+            raise CommandError(f"--id: {printable(options['id'])} is not the id of a session. An id has 20 characters.")
+        if options["network"] is not None and network_of(options["network"]) is None:
+            rule = "--network must be an address or a network, such as 198.51.100.7 or 198.51.100.0/24"
+            raise CommandError(f"{rule}, not {printable(options['network'])}.")
         for option in ("search", "browser", "system"):
             if options[option] is not None and not options[option].strip():
                 raise CommandError(f"--{option} can't be empty.")
@@ -222,8 +225,8 @@ class Command(CommandWithExamples):
         self._active_seconds = active
 
     def _list(self) -> None:
-        if self.options["sid"]:
-            found = online.find([self.options["sid"]])
+        if self.options["id"]:
+            found = online.find([self.options["id"]])
             count, pages = len(found), iter([found])
         else:
             count, pages = self._matching()
@@ -231,8 +234,9 @@ class Command(CommandWithExamples):
             self._stream(pages, count, json.dumps)
         elif self.options["csv"]:
             # No byte order mark: a program in a pipe would take it for text.
-            say(csv_line(COLUMNS), self.stdout)
-            self._stream(pages, count, lambda record: csv_line(csv_row(record)))
+            columns = fields.without_request(fields.SESSION)
+            say(csv_line(column.name for column in columns), self.stdout)
+            self._stream(pages, count, lambda record: csv_line(csv_row(record, columns)))
         else:
             self._print([session for page in pages for session in page], count)
 
@@ -240,9 +244,9 @@ class Command(CommandWithExamples):
         options = self.options
         filters: dict[str, Any] = {
             "user_ids": self._user_ids(),
-            "guests": options["everyone"],
+            "guests": options["guests"],
             "active_seconds": self._active_seconds,
-            "network": options["address"],
+            "network": options["network"],
             "browser": options["browser"],
             "system": options["system"],
         }
@@ -264,7 +268,7 @@ class Command(CommandWithExamples):
         if looked is None or looked.is_all:
             return
         text = f"Looked through the {looked.count:,} {newest} only. Older ones may match, too."
-        if self.options["address"] is not None and not conf.INDEX_ADDRESSES:
+        if self.options["network"] is not None and not conf.INDEX_ADDRESSES:
             text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
         say(text, self.stderr)
 
@@ -275,11 +279,10 @@ class Command(CommandWithExamples):
         with progress_bar(total, wanted=wanted) as bar:
             for page in pages:
                 users = users_by_id({session.user_id for session in page})
-                for session in page:
-                    user = users.get(session.user_id)
-                    # The command endsessions takes this name.
-                    name = None if user is None else str(user.get_username())
-                    say(line_of(record_of(session, name)), self.stdout)
+                # The command endsessions takes these names.
+                names = {user_id: user.get_username() for user_id, user in users.items()}
+                for described in fields.described(page, names):
+                    say(line_of(record_of(described, fields.without_request(fields.SESSION))), self.stdout)
                 written += len(page)
                 if bar is not None:
                     bar.update(len(page))
@@ -321,7 +324,7 @@ class Command(CommandWithExamples):
         say(self._sentence(len(sessions), count), self.stdout)
         if name := online.moving_from():
             say(f"Sessions move here from {name}. Those that have not moved are not listed or counted.", self.stdout)
-        if self.options["everyone"] and (samples := online.history()):
+        if self.options["guests"] and (samples := online.history()):
             users_evicted, guests_evicted = evicted(samples)
             if users_evicted or guests_evicted:
                 text = f"Evicted in the last 24 hours: {guests_evicted:,} of guests, {users_evicted:,} of users."
@@ -331,15 +334,15 @@ class Command(CommandWithExamples):
         first, options = self.options["offset"], self.options
         filtered = any(options[name] for name in FILTERS)
         if not count:
-            if filtered or options["sid"]:
+            if filtered or options["id"]:
                 return "There is no such session."
-            return "There is no session." if options["everyone"] else "Nobody is signed in."
-        if filtered or options["sid"]:
+            return "There is no session." if options["guests"] else "Nobody is signed in."
+        if filtered or options["id"]:
             total = f"{count:,} {'session matches' if count == 1 else 'sessions match'}."
         else:
-            are = "signed in" if not options["everyone"] else "session" if count == 1 else "sessions"
-            total = f"{count:,} {are}, {online.count(active=True, guests=options['everyone']):,} active now."
-        if options["sid"] or listed >= count:
+            are = "signed in" if not options["guests"] else "session" if count == 1 else "sessions"
+            total = f"{count:,} {are}, {online.count(active=True, guests=options['guests']):,} active now."
+        if options["id"] or listed >= count:
             return total
         if not listed:
             return f"{total} There are none after the first {first:,}."

@@ -64,7 +64,7 @@ def test_filters_are_those_of_the_page(alice, root, rows) -> None:
     assert found(root, q="bob") == [two]
     assert found(root, reason="kicked") == [one]
     assert found(root, state="living") == [three, two]
-    assert found(root, new="1") == found(root, browser="Firefox") == found(root, system="Linux") == [two]
+    assert found(root, is_new_device="true") == found(root, browser="Firefox") == found(root, system="Linux") == [two]
     assert found(root, until="2029-01-01") == found(root, when="today") == []
     assert found(root, since="2029-01-01", until="2031-01-01") == [three, two, one]
     for query in ({"state": "x"}, {"when": "x"}, {"since": "x"}, {"until": "2030-02-30"}, {"browser": "x"}):

@@ -75,7 +75,7 @@ def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_c
         ({"reason": "unknown"}, ["alice"]),
         ({"state": "living"}, ["carol"]),
         ({"state": "ended"}, ["bob", "alice"]),
-        ({"new": "1"}, ["bob"]),
+        ({"is_new_device": "true"}, ["bob"]),
         ({"browser": "Chrome"}, ["bob"]),
         ({"system": "Linux"}, ["carol", "alice"]),
         ({"browser": "Firefox", "state": "living"}, ["carol"]),
@@ -248,7 +248,7 @@ def test_export_has_all_that_match_in_order(admin_client, users, monkeypatch, fi
     assert sorted(each["user"] for each in found if each["user"] != "alice") == ["bob", "carol"]
     times = [each["created_at"] for each in found]
     assert times == sorted(times, reverse=True)
-    assert {each["by"] for each in found if each["user"] == "alice"} == {"bob"}
+    assert {each["ended_by_user"] for each in found if each["user"] == "alice"} == {"bob"}
     assert "q=example.com" in LogEntry.objects.get().change_message
 
 

@@ -27,11 +27,11 @@ def main() -> None:
     assert names(admin.get(LIST)) == ["admin", "carol", "bob", "alice"]
     assert names(admin.get(LIST, {"q": "ARO"})) == ["carol"]
     filters = filters_of(admin.get(LIST))
-    for name in ("who", "active", "staff"):
+    for name in ("guests", "active", "staff"):
         assert any(f"{name}=" in link for link in filters), filters
     for link in filters:
         # Nobody here is a guest, or has a browser that a filter names.
-        assert names(admin.get(LIST + link)) or re.search("who=guests|browser=|system=", link), link
+        assert names(admin.get(LIST + link)) or re.search("guests=only|browser=|system=", link), link
     page = text_of(admin.get(f"{LIST}{quote(bob.sid)}/change/"))
     for shown in ("Viewed items", "_auth_user_id", "Ends:", "End this session", bob.sid):
         assert shown in page, shown
@@ -74,4 +74,4 @@ def filters_of(response: HttpResponse) -> set[str]:
     page = response.content.decode()
     links = set(re.findall(r'href="(\?[^"]*)"', page))
     links |= {f"?{name}={value}" for name, value in re.findall(r'<option data-name="(\w+)" value="(\w+)"', page)}
-    return {html.unescape(link) for link in links if re.search("who=|active=|staff=|browser=|system=", link)}
+    return {html.unescape(link) for link in links if re.search("guests=|active=|staff=|browser=|system=", link)}

@@ -175,7 +175,7 @@ def shown(site: Site) -> None:
             assert {session.sid for session in found} == sids, name
             assert {session.user_id for session in found} == {key}
         for lines in (json_of("--user", name), json_of("--search", name)):
-            assert {line["sid"] for line in lines} == sids
+            assert {line["id"] for line in lines} == sids
             assert {(line["user_id"], line["user"]) for line in lines} == {(key, name)}
 
         assert site.listed({"q": name}) == site.listed({"user": key}) == twice([name])

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.management.base import CommandError, CommandParser
+from django.utils import translation
 
+from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.contrib.history import blocks, repair
 from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.reading import ORDER, past_of
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.management.terminal import (
     USER_HELP,
@@ -19,13 +23,18 @@ from django_redsess.management.terminal import (
     until_pipe_is_closed,
     user_named,
 )
-from django_redsess.online.export import csv_cell, iso
-from django_redsess.times import aware
+from django_redsess.online import fields
+from django_redsess.online.export import csv_row, record_of
+from django_redsess.online.fields import Field, Row
+from django_redsess.sign_in_source import placed
 
-EXPORTED = (
-    *("created_at", "last_seen_at", "ended_at", "ended_is_about", "reason", "by", "message"),
-    *("address", "client", "user_agent", "device", "is_new_device"),
+EXPORTED_AT_ONCE = 1000
+
+STORED = (
+    Field("stored_client", str | None, "Browser and system as the row has them, for the filters.", "client"),
+    Field("device_cookie", str | None, "A hash of the device's cookie.", "device"),
 )
+"""What else is stored of a sign-in."""
 
 
 class Command(CleaningCommand):
@@ -90,17 +99,24 @@ class Command(CleaningCommand):
         user = user_named(name)
         if user is None:
             raise CommandError(f"There is no user {name!r}.")
-        rows = SignIn.objects.filter(user_id=user.pk).order_by("-login_ms", "-pk").iterator(chunk_size=1000)
-        records = ({field: _value(row, field) for field in EXPORTED} for row in rows)
-        if as_json:
-            for record in records:
-                self.stdout.write(json.dumps(record))
-            return
-        say(csv_line(EXPORTED), self.stdout)
-        for record in records:
-            say(csv_line("" if value is None else csv_cell(str(value)) for value in record.values()), self.stdout)
+        columns = (*fields.without_request(fields.SIGN_IN), *STORED)
+        if not as_json:
+            say(csv_line(column.name for column in columns), self.stdout)
+        # The file is the same in all languages.
+        with translation.override(None):
+            for each in _described(user):
+                record = record_of(each, columns)
+                if as_json:
+                    self.stdout.write(json.dumps(record))
+                else:
+                    say(csv_line(csv_row(record, columns)), self.stdout)
 
 
-def _value(row: SignIn, field: str) -> Any:
-    value = getattr(row, field)
-    return iso(aware(value, not_before=row.created_at)) if isinstance(value, datetime) else value
+def _described(user: AbstractBaseUser) -> Iterator[dict[str, Any]]:
+    # Who asks what is stored about them is not told the names of administrators.
+    users = {online.user_id_of(user): user.get_username()}
+    rows = SignIn.objects.filter(user_id=user.pk).order_by(*ORDER).iterator(chunk_size=EXPORTED_AT_ONCE)
+    while batch := list(islice(rows, EXPORTED_AT_ONCE)):
+        described = fields.sign_ins_described(placed(map(past_of, batch)), users)
+        for row, each in zip(batch, described, strict=True):
+            yield each | {field.name: field.value(Row(row)) for field in STORED}
