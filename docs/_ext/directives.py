@@ -1,8 +1,8 @@
 """
 What the reference and the pages on architecture are written with.
 
-``setting``, ``profile`` and ``command`` take their words from the code, ``async-variants`` and ``layers`` list what is
-there, and ``sequence`` draws. System checks are objects that other pages can link to: ``:check:`E001```.
+``setting``, ``profile``, ``command`` and ``fields`` take their words from the code, ``async-variants`` and ``layers``
+list what is there, and ``sequence`` draws. System checks are objects that other pages can link to: ``:check:`E001```.
 """
 
 from __future__ import annotations
@@ -61,6 +61,22 @@ class CommandDirective(SphinxDirective):
         lines += [f".. option:: {option.names}\n\n   {_plain(option.help)}" for option in command.options]
         lines += ["Examples:", _literal("console", [f"$ {example}" for example in command.examples])]
         return self.parse_text_to_nodes("\n\n".join(lines))
+
+
+class FieldsDirective(SphinxDirective):
+    """List the fields of a session, a sign-in or a block: what they are called, and what they mean."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        rows = [("Name", "Type", "Meaning", "In Python")]
+        for each in facts.fields_of(self.arguments[0]):
+            in_python = f"``{each.in_python}``" if each.in_python else ""
+            rows.append((f"``{each.name}``", f"``{each.type}``", each.meaning, in_python))
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 20 20 45 15", ""]
+        for row in rows:
+            lines += [f"   {mark} - {cell}".rstrip() for mark, cell in zip("*   ", row, strict=True)]
+        return self.parse_text_to_nodes("\n".join(lines))
 
 
 class LayersDirective(SphinxDirective):
@@ -132,6 +148,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("profile", ProfileDirective)
     app.add_directive("command", CommandDirective)
     app.add_directive("async-variants", AsyncVariantsDirective)
+    app.add_directive("fields", FieldsDirective)
     app.add_directive("layers", LayersDirective)
     app.add_directive("sequence", SequenceDirective)
     app.add_object_type("check", "check", "pair: %s; system check")

@@ -1,4 +1,4 @@
-"""What the pages say that the code says already: settings, commands, async variants. Needs no Sphinx."""
+"""What the pages say that the code says already: commands, fields, async variants. Needs no Sphinx."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
+
+from django_redsess.online import fields
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -71,6 +73,26 @@ def _lines(words: list[str]) -> list[str]:
     glued = [word.replace(" ", "\N{NO-BREAK SPACE}") for word in words]
     lines = textwrap.wrap(" ".join(glued), COLUMNS, subsequent_indent="    ", break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+class Field(NamedTuple):
+    name: str
+    type: str
+    meaning: str
+    in_python: str
+
+
+def fields_of(name: str) -> list[Field]:
+    """Describe the fields of a session, a sign-in or a block: ``name`` is that of their tuple."""
+    return [
+        Field(
+            each.name,
+            inspect.formatannotation(each.type).replace("datetime.", ""),
+            each.meaning,
+            each.source if isinstance(each.source, str) else "",
+        )
+        for each in getattr(fields, name)
+    ]
 
 
 def async_variants(module: ModuleType) -> Mapping[str, str]:

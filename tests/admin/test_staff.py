@@ -85,7 +85,7 @@ def test_a_search_finds_users_by_what_may_be_seen_of_them(client, sids, serve) -
     serve(OnlineSessionAdmin, OwnBranch)
     assert (found(q="q7@example"), found(q="alice")) == (["bob"], [])
     User.objects.filter(username__in=["alice", "bob"]).update(is_staff=True)
-    assert found(staff="1") == ["bob"]
+    assert found(staff="true") == ["bob"]
 
 
 def test_who_is_staff_is_told_to_those_who_may_see_users(client, users, sids) -> None:

