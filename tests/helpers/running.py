@@ -7,14 +7,15 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import redis
+import requests
 
-from testproject.servers import Server
+from testproject.servers import Server, free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +67,59 @@ class Running:
         with suppress(ProcessLookupError):
             self.process.kill()
         self.process.wait()
+
+
+class Gunicorn:
+    """A site under gunicorn, in processes of its own, on a free port: ``address``. It is served within ``with``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        application: str = "testproject.wsgi",
+        cwd: Path = ROOT,
+        headers: Mapping[str, str] | None = None,
+        **environment: str,
+    ) -> None:
+        """Start it. Its log is in ``folder``; ``/ready``, asked with these ``headers``, tells when it is served."""
+        self._headers = headers
+        port = free_port()
+        self.address, self._log = f"http://127.0.0.1:{port}", folder / f"gunicorn-{port}.log"
+        more = [f"--bind=127.0.0.1:{port}", "--no-control-socket"]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gunicorn", application, *options, *more],
+                cwd=cwd,
+                env={**os.environ, "REDSESS_DEMO_DIR": str(folder), "HISTORY": "0", **environment},
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def stop(self) -> int:
+        """Ask it to stop; return its exit status when it has done so."""
+        self.process.terminate()
+        return self.process.wait(timeout=30)
+
+    def __enter__(self) -> Self:
+        try:
+            wait_until(self._is_served)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def _is_served(self) -> bool:
+        assert self.process.poll() is None, self.log
+        with suppress(requests.ConnectionError):
+            return requests.get(f"{self.address}/ready", headers=self._headers, timeout=20).status_code == 200
+        return False
 
 
 def wait_until(condition: Callable[[], Any], *, seconds: float = 20) -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from django_redsess.contrib.prometheus import observer as observer
 from django_redsess.observers import Server
 from testproject import servers
 from tests.helpers.outages import TIMEOUT, caches, close_connections
-from tests.helpers.running import ROOT, wait_until
+from tests.helpers.running import ROOT, Gunicorn, wait_until
 from tests.helpers.store import sid_of
 
 Found = dict[tuple[str, ...], float]
@@ -205,38 +204,14 @@ def site(server: servers.Server, tmp_path: Path) -> Iterator[str]:
     """The site in several processes of gunicorn. Return its address."""
     (tmp_path / "counts").mkdir()
     (tmp_path / "gunicorn.conf.py").write_text(CONFIGURATION)
-    port = servers.free_port()
+    options = [f"--workers={WORKERS}", f"--config={tmp_path / 'gunicorn.conf.py'}", "--log-level=warning"]
     environment = {
         "DJANGO_SETTINGS_MODULE": "tests.helpers.site.settings.observed",
         "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "counts"),
         "REDIS_URL": server.url,
-        "REDSESS_DEMO_DIR": str(tmp_path),
-        "HISTORY": "0",
     }
-    command = ["gunicorn", "testproject.wsgi", f"--bind=127.0.0.1:{port}", f"--workers={WORKERS}"]
-    options = [f"--config={tmp_path / 'gunicorn.conf.py'}", "--no-control-socket", "--log-level=warning"]
-    with (tmp_path / "gunicorn.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command, *options],
-            cwd=ROOT,
-            env={**os.environ, **environment},
-            stdout=log,
-            stderr=log,
-        )
-    address = f"http://127.0.0.1:{port}"
-
-    def is_served() -> bool:
-        assert process.poll() is None, (tmp_path / "gunicorn.log").read_text()
-        with suppress(requests.ConnectionError):
-            return requests.get(f"{address}/ready", timeout=20).status_code == 200
-        return False
-
-    try:
-        wait_until(is_served)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+    with Gunicorn(tmp_path, *options, **environment) as started:
+        yield started.address
 
 
 def pids_with_counts(folder: Path) -> set[str]:
