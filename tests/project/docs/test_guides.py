@@ -1,8 +1,5 @@
 """What a new project does with the settings of README and tutorial, and with guides that it follows to the letter."""
 
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +7,8 @@ import pytest
 
 from testproject.servers import Server, free_port
 from tests.helpers.running import Running
-from tests.project.docs.pages import DOCS, ROOT, blocks, environment
+from tests.project.docs.pages import DOCS, ROOT, blocks
+from tests.project.docs.projects import manage, write_all
 
 TEST_WITHOUT_SERVER = """
 from django.contrib.auth.models import User
@@ -30,30 +28,6 @@ class BasketTest(TestCase):
             ada.save()
         self.assertEqual(self.client.get("/admin/").status_code, 302)
 """
-
-
-@pytest.fixture
-def shop(tmp_path: Path, server: Server) -> Path:
-    """A new project with the settings of the tutorial. Only the address of the server is another."""
-    make = [sys.executable, "-m", "django", "startproject", "shop", tmp_path]
-    subprocess.run(make, check=True, env=environment())
-    write_all(tmp_path, "tutorial.rst", server)
-    return tmp_path
-
-
-def write_all(folder: Path, page: str, server: Server) -> None:
-    """Write the files of a page: those blocks that have the name of one as their caption."""
-    for block in blocks(DOCS / page):
-        name, _, at_the_end = block.caption.partition(", ")
-        if name.startswith("shop/"):
-            text = re.sub(r"redis://127\.0\.0\.1:(6379/1|6399/0)", server.url, block.text)
-            with (folder / name).open("a" if at_the_end else "w") as file:
-                file.write(f"\n{text}")
-
-
-def manage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "manage.py", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
 
 
 def test_the_settings_of_the_readme_are_all_that_a_new_project_needs(shop: Path) -> None:

@@ -39,7 +39,7 @@ ORDER = (
         "viewed-items",
     ),
     *("signing-in-as", "admin", "who-was-here", "places", "proxies", "confirmed-ends", "json", "testing", "csp"),
-    *("sockets", "server", "upgrade", "cleaning", "secret-key"),
+    *("sockets", "server", "upgrade", "cleaning", "secret-key", "celery", "deploying"),
 )
 
 ELSEWHERE = {
@@ -89,6 +89,8 @@ urlpatterns.append(path("", include((shop, "shop"))))
     },
     "accounts": {"names": "from django.contrib.auth.models import Group; Group.objects.create(name='Acme')"},
     "events": {"names": "from django_redsess import cleaning; cleaning.sample()"},
+    # Nobody brokers. In a new process, a task that is sent runs at once.
+    "celery": {"settings": "CELERY_TASK_ALWAYS_EAGER = True"},
     "sockets": {
         "settings": "",
         "urls": "from shop.streams import stream\nurlpatterns.append(path('stream/', stream))",
