@@ -175,10 +175,25 @@ TEXT_MAX = 100
 
 
 def client_of(request: HttpRequest) -> Client:
-    """Return the sender of ``request``, without characters that could forge a log line or break a page."""
-    user_agent: str = request.META.get("HTTP_USER_AGENT", "")
+    """Return the sender of ``request``, as :func:`clean_client` does."""
+    text = request.META.get("REMOTE_ADDR")
+    if conf.TRUSTED_PROXIES:
+        # Each proxy appends the address of its client. Entries to the left of your own proxies' may be forged.
+        heard = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
+        text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
+    return clean_client(text, request.META.get("HTTP_USER_AGENT", ""))
+
+
+def clean_client(address: object, user_agent: str) -> Client:
+    """
+    Return a sender without characters that could forge a log line or break a page.
+
+    Of the address, there is what ``CLIENT_ADDRESS`` says: ``""`` for what is none. On a Unix socket, some servers have
+    something else than a text.
+    """
     clean = _cleaned if len(user_agent) <= USER_AGENT_KEPT_MAX else _cleaned.__wrapped__
-    return Client(_address_of(request), clean(user_agent))
+    is_kept = conf.CLIENT_ADDRESS != "none" and isinstance(address, str) and len(address) <= TEXT_MAX
+    return Client(_canonical(str(address), conf.CLIENT_ADDRESS) if is_kept else "", clean(user_agent))
 
 
 # They turn text around, or are not seen.
@@ -191,18 +206,6 @@ def _cleaned(user_agent: str) -> str:
     # A surrogate stands for a byte that is not UTF-8. It can't be stored.
     text = re.sub(rf"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_UNSEEN}]", "", user_agent)
     return text.encode()[:USER_AGENT_BYTES_MAX].decode(errors="ignore")
-
-
-def _address_of(request: HttpRequest) -> str:
-    if conf.CLIENT_ADDRESS == "none":
-        return ""
-    text = request.META.get("REMOTE_ADDR")
-    if conf.TRUSTED_PROXIES:
-        # Each proxy appends the address of its client. Entries to the left of your own proxies' may be forged.
-        heard = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
-        text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
-    # On a Unix socket, some servers have something else than a text.
-    return _canonical(text, conf.CLIENT_ADDRESS) if isinstance(text, str) and len(text) <= TEXT_MAX else ""
 
 
 _DRESSED = re.compile(r"\[([^\[\]]+)\](?::[0-9]{1,5})?|((?:::ffff:)?[0-9.]+):[0-9]{1,5}", re.IGNORECASE)

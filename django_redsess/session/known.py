@@ -182,18 +182,18 @@ class SessionState(SessionBase):
         age = int(self.get_expiry_age() * 1000)
         return Expiry(age, 0) if age > 0 else Expiry(0, now + age)
 
-    def client_part(self, user_id: str) -> bytes:
+    def client_part(self, user_id: str, before: Callable[[], Client] = Client) -> bytes:
         """
-        Return the client part of the record: the present visitor, or else the stored one.
+        Return the client part of the record: the present visitor, or else the stored one, or else the one ``before``.
 
         ``user_id`` is the user of that record. A guest (``""``) has only an address, and only with ``INDEX_ADDRESSES``.
         """
         if not user_id and not conf.INDEX_ADDRESSES:
             return b""
-        if self.visit is not None:
-            client = self.visit.client()
-            return client_packed(client if user_id else Client(client.address))
-        return self.known.record.client_packed if self.known.record else b""
+        if self.visit is None and self.known.record:
+            return self.known.record.client_packed
+        client = before() if self.visit is None else self.visit.client()
+        return client_packed(client if user_id else Client(client.address))
 
     def give_key(self, user_id: str) -> None:
         """Give the session a new, unused key: in the bucket of this user, or in a random bucket for a guest."""

@@ -26,6 +26,7 @@ from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import Row, fill
 from django_redsess.session import blocks, deadlines, operations, reading, user_limit
+from django_redsess.session.address_index import clean_client
 from django_redsess.session.known import NOTHING_PENDING, Known, PendingSignIn, SessionState, is_key
 from django_redsess.session.merge import merge, same
 from django_redsess.session.reading import Loaded
@@ -435,7 +436,8 @@ def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int)
     user_id = user_of(found.data)
     login_ms = (found.signed_in or written) if user_id else 0
     times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
-    client, (packed, serializer) = session.client_part(user_id), data
+    client = session.client_part(user_id, partial(clean_client, found.address, found.user_agent or ""))
+    packed, serializer = data
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, packed, serializer)
     return Copy(record, times.due, written, deadline, found.signed_in)
 

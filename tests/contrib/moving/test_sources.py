@@ -41,7 +41,11 @@ CACHES = {
 }
 DATABASES = {"db": f"{BACKENDS}.db", "cached_db": f"{BACKENDS}.cached_db"}
 OTHERS = {"file": f"{BACKENDS}.file", "redis-sessions": "redis_sessions.session"}
-PEERS = {"qsessions": "qsessions.backends.db", "user-sessions": "user_sessions.backends.db"}
+PEERS = {
+    "qsessions": "qsessions.backends.db",
+    "qsessions: cached": "qsessions.backends.cached_db",
+    "user-sessions": "user_sessions.backends.db",
+}
 
 
 # Other packages need not know each release of Django at once.

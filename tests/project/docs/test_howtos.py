@@ -48,6 +48,10 @@ ELSEWHERE = {
     "cluster": "its servers are elsewhere: see tests/failures/test_clusters.py",
     "custom-users": "a project begins with its user model: see tests/accounts/test_user_models.py",
     "encryption": "its keys are elsewhere: see tests/session/test_encryption.py",
+    **dict.fromkeys(
+        ("from-django-redis-sessions", "from-qsessions", "from-user-sessions"),
+        "for a site with that package: see tests/contrib/moving/test_packages.py",
+    ),
     "from-session-objects": "snippets beside those of Django: see test_session_objects.py",
     "growing": "its servers are elsewhere: see tests/contrib/moving",
     "index": "no guide",

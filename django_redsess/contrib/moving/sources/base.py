@@ -31,12 +31,15 @@ class Row(NamedTuple):
 
     ``data`` is the session's dict. ``deadline`` is when it expires, in milliseconds since 1970 by the clock of the
     server here, or None if that is not known. ``signed_in`` is when the session began there, in milliseconds by that
-    clock, 0 if it was before the move.
+    clock, 0 if it was before the move. ``address`` and ``user_agent`` are those of who used it last, ``""`` if they are
+    not known. They are stored by ``movesessions`` only: whoever brings a session to move has newer ones.
     """
 
     data: dict[str, Any]
     deadline: int | None = None
     signed_in: int = 0
+    address: str = ""
+    user_agent: str = ""
 
 
 class Source:

@@ -24,6 +24,12 @@ from django_redsess.transport.steps import time_of
 
 COLUMNS = ("session_data", "expire_date", "there")
 
+CLIENT_COLUMNS = ("ip", "user_agent")
+"""What django-qsessions and django-user-sessions have besides. The first has the same in the data, too."""
+
+CLIENT_KEYS = {"_qsessions_ip", "_qsessions_user_agent"}
+"""Where it is in the data. Its engine adds it again to what it saves."""
+
 
 class DatabaseSource(EngineSource):
     """A table of a database: of Django's ``db`` and ``cached_db``, of engines derived from them, of user-sessions."""
@@ -36,6 +42,11 @@ class DatabaseSource(EngineSource):
         if hasattr(self.engine, "get_model_class"):
             return self.engine.get_model_class()
         return vars(import_module(self.engine.__module__))["Session"]
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        fields = {field.name for field in self.model._meta.get_fields()}
+        return (*COLUMNS, *CLIENT_COLUMNS) if fields.issuperset(CLIENT_COLUMNS) else COLUMNS
 
     @property
     def _live(self) -> Any:
@@ -52,7 +63,7 @@ class DatabaseSource(EngineSource):
         return rows.filter(expire_date__gt=at).annotate(there=at)
 
     def find(self, key: str) -> Row | None:
-        found = self._live.filter(session_key=key).values_list("session_key", *COLUMNS).first()
+        found = self._live.filter(session_key=key).values_list("session_key", *self._columns).first()
         # Some databases take capitals for small letters, and what has ended must not return under such a key.
         return None if found is None or found[0] != key else self._row(*found)
 
@@ -65,7 +76,7 @@ class DatabaseSource(EngineSource):
             last, limit = found[-1][0], min(PAGE, 2 * len(found))
 
     def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
-        found = list(self._live.filter(session_key__in=keys).values_list("session_key", *COLUMNS))
+        found = list(self._live.filter(session_key__in=keys).values_list("session_key", *self._columns))
         return {key: row for key, row in self._read(found) if row is not None}
 
     def _listed(self, rows: Any, limit: int) -> list[Any]:
@@ -73,7 +84,7 @@ class DatabaseSource(EngineSource):
         # Sizes first: a table may have rows of any size, and few of them fill the memory.
         sizes = list(rows.values_list(Length("session_data"), flat=True)[:limit])
         count = sum(total <= PAGE_BYTES for total in accumulate(sizes))
-        return list(rows.values_list("session_key", *COLUMNS)[: max(1, count)]) if sizes else []
+        return list(rows.values_list("session_key", *self._columns)[: max(1, count)]) if sizes else []
 
     def _read(self, found: Iterable[Any]) -> Iterator[tuple[str, Row | None]]:
         rows = {each[0]: each for each in found}
@@ -152,6 +163,10 @@ class DatabaseSource(EngineSource):
     def count(self) -> int:
         return int(self._live.count())
 
-    def _row(self, key: str, packed: str, expires: datetime, there: datetime) -> Row:
+    def _row(self, key: str, packed: str, expires: datetime, there: datetime, *client: str | None) -> Row:
         left = aware(expires) - aware(there)
-        return Row(decoded(self.engine(), packed), now_here(key) + int(left.total_seconds() * 1000))
+        data = decoded(self.engine(), packed)
+        if client:
+            data = {name: value for name, value in data.items() if name not in CLIENT_KEYS}
+        address, user_agent = [each or "" for each in client] or ("", "")
+        return Row(data, now_here(key) + int(left.total_seconds() * 1000), 0, address, user_agent)
