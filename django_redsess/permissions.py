@@ -1,5 +1,5 @@
 """
-Who may see, end, block and deactivate whom. Public: ``Rules``.
+Who may see, end, block and deactivate whom. Public: ``Rules``, ``rules()``.
 
 The pages of the admin and the JSON API ask the class that ``REDSESS["PERMISSIONS"]`` names: see :func:`rules`. For
 users' own sessions, see :func:`is_own`.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Administrator = PermissionsMixin | AnonymousUser
 
-__all__ = ["Rules"]
+__all__ = ["Rules", "rules"]
 
 CHECKED_MAX = 1000  # More sessions of a user are not read one by one.
 

@@ -47,6 +47,7 @@ ELSEWHERE = {
     "allauth": "a project with allauth: see test_guides.py",
     "cluster": "its servers are elsewhere: see tests/failures/test_clusters.py",
     "custom-users": "a project begins with its user model: see tests/accounts/test_user_models.py",
+    "drf": "a project with Django REST framework: see test_drf.py",
     "encryption": "its keys are elsewhere: see tests/session/test_encryption.py",
     **dict.fromkeys(
         ("from-django-redis-sessions", "from-qsessions", "from-user-sessions"),
