@@ -52,7 +52,7 @@ def shop(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(texts[f"shop/{name}.py"], module.__dict__)
 
 
-def signed_in(name: str, *permissions: str, **more: Any) -> Browser:
+def signed_in(name: str, *permissions: str, **more: Any) -> Any:
     user = User.objects.create_user(name, password="correct-horse", **more)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     browser = Browser(Client(headers={"Accept": "application/json"}))
