@@ -71,7 +71,9 @@ NOT_FOLLOWED = {
     "javascript": "scripts of pages: those of json are run in tests/browser/test_json.py",
     "json": "what is answered",
     "nginx": "settings of a proxy",
+    "sh": "commands of generators: run in tests/contrib/api/test_clients.py",
     "text": "settings of a server",
+    "typescript": "the client of a front end: run in tests/contrib/api/test_clients.py",
     "yaml": "settings of containers and of Prometheus",
 }
 """The languages of blocks that are not followed here, with what they are."""
