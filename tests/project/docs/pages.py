@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
@@ -29,6 +29,17 @@ def blocks(path: Path) -> Iterator[Block]:
     for found in BLOCK.finditer(path.read_text(encoding="utf-8") + "\n"):
         caption = re.search(r":caption: (.*)", found["options"])
         yield Block(found["language"], caption[1] if caption else "", dedent(found["text"]).strip("\n") + "\n")
+
+
+def typed(page: Iterable[Block]) -> list[tuple[str, str]]:
+    """Return the commands that the blocks of a page type at a terminal, each with what it prints."""
+    steps = [
+        step.partition("\n")
+        for block in page
+        if block.language == "console"
+        for step in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
+    ]
+    return [(command, said) for command, _, said in steps]
 
 
 def pages() -> list[Path]:
