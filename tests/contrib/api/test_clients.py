@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -37,7 +38,7 @@ urlpatterns = [path("later/", later), path("", include("testproject.urls"))]
 
 
 @pytest.fixture
-def walk(live_server, history: None, settings, alice: User) -> list[str]:
+def walk(live_server: Any, history: None, settings: Any, alice: User) -> list[str]:
     """What a walk is told: the site, an administrator's name and password, and a user who has three sessions."""
     settings.ROOT_URLCONF = __name__
     User.objects.create_superuser("root", password=PASSWORD)
