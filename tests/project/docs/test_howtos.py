@@ -38,8 +38,8 @@ ORDER = (
         "new-devices",
         "viewed-items",
     ),
-    *("signing-in-as", "admin", "who-was-here", "places", "proxies", "confirmed-ends", "json", "testing", "csp"),
-    *("sockets", "server", "upgrade", "cleaning", "secret-key", "celery", "deploying"),
+    *("signing-in-as", "admin", "who-was-here", "places", "proxies", "confirmed-ends", "json", "api-tokens", "testing"),
+    *("csp", "sockets", "server", "upgrade", "cleaning", "secret-key", "celery", "deploying"),
 )
 
 ELSEWHERE = {
@@ -79,7 +79,7 @@ NOT_FOLLOWED = {
 """The languages of blocks that are not followed here, with what they are."""
 
 NOT_RUN = ("git clone", "python -m pip", "pip install", "redis-cli", "SITE=", "API=", "token()", "ask", "curl", "next=")
-NOT_RUN += ("id=", "ids=", "user=", "block=")
+NOT_RUN += ("id=", "ids=", "user=", "block=", "umask", "python -c")
 """Commands that install something, or are for the demo: see test_json.py."""
 
 OWN = {
