@@ -77,6 +77,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "ninja",  # Has the scripts of the API's page.
 ]
 
 MIDDLEWARE = [

@@ -6,7 +6,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
 from django_redsess.accounts.forms import SessionLimitAuthenticationForm
-from django_redsess.contrib import readiness
+from django_redsess.contrib import api, readiness
 from django_redsess.contrib.prometheus import views
 
 urlpatterns = [
@@ -14,7 +14,7 @@ urlpatterns = [
     path("login/", LoginView.as_view(authentication_form=SessionLimitAuthenticationForm), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("account/sessions/", include("django_redsess.accounts.urls")),
-    path("api/", include("django_redsess.contrib.api.urls")),
+    path("api/", api.urls()),
     path("ready", readiness.ready),
     path("", include("testproject.shop.urls")),
 ]

@@ -23,12 +23,13 @@ from django.views.decorators.http import require_POST, require_safe
 from django_redsess import online
 from django_redsess.admin import blocking, log_entries, own_sessions, pages
 from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
-from django_redsess.admin.question import SIDS_MAX, QuestionAdmin
+from django_redsess.admin.question import QuestionAdmin
 from django_redsess.admin.users import deactivate
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.ending import BulkEnding, least, too_few
+from django_redsess.online.listing import SIDS_MAX
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.responses import unavailable
 from django_redsess.signals import EndedSession

@@ -21,10 +21,10 @@ from django_redsess.admin.users import may_change_users, visible_users
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import when
+from django_redsess.online.listing import SIDS_MAX
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
 
-SIDS_MAX = 1000  # The most sessions that a request can end by their sids.
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
 

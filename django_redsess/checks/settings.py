@@ -242,7 +242,7 @@ def check_rules_of_pages(**kwargs: Any) -> list[checks.CheckMessage]:
     if Conf.PERMISSIONS.default != conf.PERMISSIONS:
         return []
     try:
-        reverse("django_redsess_api:sessions")
+        reverse("django_redsess_api:list_sessions")
     except Exception:  # The API is not part of this site, or the URLs can't be imported, as Django reports.
         return []
     # Imported late: it needs the app of the admin.

@@ -32,7 +32,7 @@ def record_of(described: Mapping[str, Any], fields: Sequence[Field]) -> Record:
 def csv_row(record: Record, fields: Sequence[Field]) -> list[str]:
     """Return the cells of ``record`` for a CSV file. What is not stored is said, in English in all languages."""
     values = ((field, record[field.name]) for field in fields)
-    return [csv_cell(field.absent if value is None else str(value)) for field, value in values]
+    return [csv_cell(field.absent if value in (None, "") else str(value)) for field, value in values]
 
 
 def csv_cell(text: str) -> str:

@@ -21,7 +21,7 @@ Users = Mapping[str, object]
 NO_USERS: Users = MappingProxyType({})
 
 
-class Row(NamedTuple):
+class Described(NamedTuple):
     """A session, a sign-in or a block, with what is looked up for many of them at once."""
 
     described: Any
@@ -38,21 +38,21 @@ class Field(NamedTuple):
     """
     A field: its ``name``, the ``type`` of its values as in Python, and its ``meaning``, a sentence.
 
-    ``source`` is the attribute that has the value, or a function that makes it of a row. ``""`` stands for no value.
-    ``absent`` is what a CSV file has in place of None. ``of_request`` tells that the value depends on who asks:
-    files that no request asked for have no such field, see :func:`without_request`.
+    ``source`` is the attribute that has the value, or a function that makes it of a row. ``absent`` is what a CSV file
+    has in place of None, and of a text that is empty. ``of_request`` tells that the value depends on who asks: files
+    that no request asked for have no such field, see :func:`without_request`.
     """
 
     name: str
     type: Any
     meaning: str
-    source: str | Callable[[Row], Any]
+    source: str | Callable[[Described], Any]
     absent: str = ""
     of_request: bool = False
 
-    def value(self, row: Row) -> Any:
+    def value(self, row: Described) -> Any:
         found = getattr(row.described, self.source) if isinstance(self.source, str) else self.source(row)
-        return None if found == "" else found
+        return None if found == "" and self.type is not str else found
 
 
 NOT_STORED = "not stored"
@@ -64,16 +64,16 @@ _USER = Field(
     lambda row: row.name_of(row.described.user_id),
 )
 _CLIENT = (
-    Field("ip", str | None, "The address.", "address", absent=NOT_STORED),
-    Field("user_agent", str | None, "The browser's header ``User-Agent``.", "user_agent", absent=NOT_STORED),
+    Field("ip", str, "The address.", "address", absent=NOT_STORED),
+    Field("user_agent", str, "The browser's header ``User-Agent``.", "user_agent", absent=NOT_STORED),
     Field(
         "device",
-        str | None,
+        str,
         "Browser and system, such as ``Firefox 145 on Linux``: made of the user agent.",
         lambda row: browser_name(row.described.user_agent),
         absent=NOT_STORED,
     ),
-    Field("place", str | None, "Where the address is, by the setting ``PLACES``.", lambda row: row.place),
+    Field("place", str, "Where the address is, by the setting ``PLACES``.", lambda row: row.place),
 )
 
 SESSION = (
@@ -91,7 +91,7 @@ SESSION = (
         lambda row: row.is_current,
         of_request=True,
     ),
-    Field("size", int, "The size of the record in Redis, in bytes.", "size"),
+    Field("size", int | None, "The size of the record in Redis, in bytes.", "size"),
     Field("newest_item", str | None, "The item that the session has viewed last.", "newest_item"),
 )
 """The fields of a live session."""
@@ -113,7 +113,7 @@ SIGN_IN = (
         "The name of the user who ended it; none if the reader may not see this user.",
         lambda row: row.name_of(row.described.by),
     ),
-    Field("message", str | None, "What the user was told.", "message"),
+    Field("message", str, "What the user was told.", "message"),
     Field("is_new_device", bool | None, "Whether the device was new to the user, if it is known.", "is_new_device"),
 )
 """The fields of a sign-in of the past, and of what became of its session."""
@@ -121,7 +121,7 @@ SIGN_IN = (
 BLOCK = (
     Field("user_id", str, "The primary key of the user, who may not sign in.", "user_id"),
     Field("until", datetime, "When the block is over.", "until"),
-    Field("message", str | None, "What the user is told.", "message"),
+    Field("message", str, "What the user is told.", "message"),
     Field("by", str | None, "The primary key of the user who has set the block, if it is known.", "by"),
 )
 """The fields of a block."""
@@ -142,16 +142,16 @@ def described(
     """
     sessions = list(sessions)
     found = places.by_address(each.address for each in sessions)
-    rows = (Row(each, users, found.get(each.address, ""), each.sid == current_sid) for each in sessions)
+    rows = (Described(each, users, found.get(each.address, ""), each.sid == current_sid) for each in sessions)
     return [{field.name: field.value(row) for field in SESSION} for row in rows]
 
 
 def sign_ins_described(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) -> list[dict[str, Any]]:
     """Describe sign-ins by ``SIGN_IN``. They have their places: see :func:`django_redsess.sign_in_source.placed`."""
-    rows = (Row(each, users, each.place) for each in sign_ins)
+    rows = (Described(each, users, each.place) for each in sign_ins)
     return [{field.name: field.value(row) for field in SIGN_IN} for row in rows]
 
 
 def block_described(block: Block) -> dict[str, Any]:
     """Describe a block by ``BLOCK``."""
-    return {field.name: field.value(Row(block)) for field in BLOCK}
+    return {field.name: field.value(Described(block)) for field in BLOCK}

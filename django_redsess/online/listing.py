@@ -33,6 +33,9 @@ ACTIVE_SECONDS = 300
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
 
+SIDS_MAX = 1000
+"""The most sessions that a request of the admin or the API can end by their sids."""
+
 ROWS_MAX = 10_000
 """A list of several partitions has so many rows by rank: all of them are read up to the last one that is wanted."""
 

@@ -81,7 +81,7 @@ def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, ne
         "ip": "192.0.2.7",
         "user_agent": FIREFOX,
         "device": "Firefox 140 on Linux",
-        "place": None,
+        "place": "",
         "is_current": False,
         "size": found.size,
         "newest_item": "lamp",

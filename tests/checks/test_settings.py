@@ -318,5 +318,5 @@ def test_the_address_of_the_site_must_be_a_url(settings) -> None:
 def test_pages_of_own_sessions_need_a_page_to_sign_in(settings, login_url: str, ids: list[str]) -> None:
     settings.LOGIN_URL = login_url
     assert found() == ids
-    settings.ROOT_URLCONF = "django_redsess.contrib.api.urls"
+    settings.ROOT_URLCONF = "testproject.shop.urls"
     assert found() == []

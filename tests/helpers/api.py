@@ -30,6 +30,12 @@ def ask(client: Client, method: str, path: str, body: Any = None, **query: Any) 
     return getattr(client, method)(API + path, query_params=query, **more)
 
 
+def description() -> dict[str, Any]:
+    """What the API says of itself, as OpenAPI has it."""
+    described: dict[str, Any] = Client().get(API + "openapi.json").json()
+    return described
+
+
 def ids(answer: Any) -> list[str]:
     return [each["id"] for each in answer["sessions"]]
 

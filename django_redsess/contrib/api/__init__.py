@@ -1,1 +1,35 @@
-"""The JSON API: sessions for front ends and other programs. Sites include ``django_redsess.contrib.api.urls``."""
+"""The JSON API, on django-ninja: sessions for front ends and other programs. It needs the extra ``api``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django.urls import URLPattern, URLResolver
+
+__all__ = ["urls"]
+
+
+def urls(
+    auth: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None,
+) -> tuple[list[URLPattern | URLResolver], str, str]:
+    """
+    Return the URLs of the API: ``path("api/", urls())``.
+
+    ``auth`` says who asks besides users who are signed in, as django-ninja takes it: an object of ``ninja.security``,
+    a function of the request, or a list of these. Each returns a user, or None.
+
+    Raises ImproperlyConfigured if django-ninja is not installed. So does a request for which ``auth`` returns anything
+    else.
+    """
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
+        from django_redsess.contrib.api.endpoints import NAMESPACE, endpoints
+    except ModuleNotFoundError as error:
+        if error.name != "ninja":
+            raise
+        text = 'django_redsess.contrib.api needs django-ninja: pip install "django-redsess[api]".'
+        raise ImproperlyConfigured(text) from error
+    return endpoints(auth), NAMESPACE, NAMESPACE

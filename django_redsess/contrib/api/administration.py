@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import Any, get_args
+from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.sites import AdminSite, all_sites
@@ -20,36 +20,52 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
+from ninja import Path, Query, Router
 
 from django_redsess import online
 from django_redsess.admin import blocking, filters, own_sessions
-from django_redsess.admin.question import SIDS_MAX
 from django_redsess.admin.users import users_admin
-from django_redsess.contrib.api.cursors import cursor_of, place_of
-from django_redsess.contrib.api.descriptions import described
-from django_redsess.contrib.api.endpoints import Method, endpoint
-from django_redsess.contrib.api.own import ask_again, sid_of
-from django_redsess.contrib.api.parameters import Body, Json, Parameters
+from django_redsess.contrib.api.authentication import for_asker, sid_of
+from django_redsess.contrib.api.own import ask_again
 from django_redsess.contrib.api.problems import Problem, unprocessable
+from django_redsess.contrib.api.schemas import (
+    Block,
+    BlockUser,
+    Counts,
+    Ended,
+    EndedSessions,
+    EndQuery,
+    EndSessions,
+    NewBlock,
+    Session,
+    SessionId,
+    SessionList,
+    SessionsQuery,
+    UserId,
+    UserSessionsQuery,
+    answers,
+)
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST
 from django_redsess.online.cursor import Place
-from django_redsess.online.export import iso
-from django_redsess.online.listing import USERS_MAX
+from django_redsess.online.fields import block_described, described
 from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.address_index import network_of
 
-FILTERS = ("q", "guests", "active", "staff", "network", "browser", "system", "order", "limit", "cursor")
+router = Router(tags=["Everyone's sessions"])
+
+ENDING, BLOCKING = "This takes the permission to end sessions.", "This takes the permission to block users."
+NO_SESSION, NO_BLOCK = "There is no session with this id.", "This user is not blocked."
 
 
 def page_in_admin(model: type[Model], ours: str) -> Any:
     """
-    Return our page of ``model`` in the first admin site that has one. Django's own site comes first.
+    Return our page of ``model`` in the first admin site that has one.
 
-    It is not the site's own ``ModelAdmin``, whose rules are for its pages. ``ours`` is the path of its class: importing
-    it registers the page, and a site may have none.
+    Django's own site comes first. It is not the site's own ``ModelAdmin``, whose rules are for its pages. ``ours`` is
+    the path of its class: importing it registers the page, and a site may have none.
     """
     sites: list[AdminSite] = [admin.site, *sorted(all_sites, key=lambda site: site.name)]
     for site in sites:
@@ -61,12 +77,12 @@ def page_in_admin(model: type[Model], ours: str) -> Any:
 @contextmanager
 def administrating(request: HttpRequest, site: AdminSite, *, may_see: bool) -> Iterator[None]:
     """
-    Let the admin's code answer ``request``. Raises PermissionDenied for who does not get into ``site``, or may not see.
+    Let the admin's code answer ``request``.
 
-    Meanwhile it takes no messages: that code adds some for who reads a page, and here nobody would.
+    Raises PermissionDenied for who does not get into ``site``, or may not see. Meanwhile it takes no messages: that
+    code adds some for who reads a page, and here nobody would.
     """
-    if not (site.has_permission(request) and may_see):
-        raise PermissionDenied("This takes a member of staff with the permission to view it.")
+    _require((site.has_permission(request) and may_see), "This takes a member of staff with the permission to view it.")
     kept = request.__dict__.pop("_messages", None)
     try:
         yield
@@ -75,148 +91,128 @@ def administrating(request: HttpRequest, site: AdminSite, *, may_see: bool) -> I
             request.__dict__["_messages"] = kept
 
 
-def _of_sessions(method: Callable[..., Json | None]) -> Method:
-    """Call ``method`` with the request of an administrator, our admin of sessions, and what is in the path."""
+def _of_sessions(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Call ``operation`` for an administrator. Its request also has our admin of sessions, as ``sessions_admin``."""
 
-    @wraps(method)
-    def for_administrator(request: HttpRequest, **path: str) -> Json | None:
-        sessions_admin = page_in_admin(OnlineSession, "django_redsess.admin.OnlineSessionAdmin")
-        with administrating(request, sessions_admin.admin_site, may_see=rules().may_see(request.user)):
-            return method(request, sessions_admin, **path)
+    @wraps(operation)
+    def for_administrator(request: Any, **asked: Any) -> Any:
+        request.sessions_admin = page_in_admin(OnlineSession, "django_redsess.admin.OnlineSessionAdmin")
+        with administrating(request, request.sessions_admin.admin_site, may_see=rules().may_see(request.user)):
+            return operation(request, **asked)
 
     return for_administrator
 
 
-@_of_sessions
-def list_sessions(request: HttpRequest, sessions_admin: Any) -> Json:
-    """List sessions, as the admin's page does with the same filters."""
-    asked = Parameters(request, *FILTERS, several=("user",))
-    return _listed(request, sessions_admin, asked, asked.texts("user", USERS_MAX))
+router.add_decorator(_of_sessions)
+router.add_decorator(for_asker)
 
 
-@_of_sessions
-def list_of_user(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
-    """List the sessions of a user. An unknown one has none: nobody learns here which ids there are."""
-    asked = Parameters(request, "order", "limit", "cursor", about=user_id)
-    return _listed(request, sessions_admin, asked, [user_id])
+@router.get("sessions", response=answers(SessionList, 403, 414))
+def list_sessions(request: Any, asked: Query[SessionsQuery]) -> Any:
+    """
+    List sessions.
+
+    Without parameters, all sessions that are signed in, the newest sign-ins first. Needs the permission
+    `view_onlinesession`.
+    """
+    return _listed(request, asked, _matching(request, asked))
 
 
-def _listed(request: HttpRequest, sessions_admin: Any, asked: Parameters, user_ids: Sequence[str]) -> Json:
-    limit, matching = asked.limit(), _matching(request, sessions_admin, asked, user_ids)
+@router.get("users/{redsess_user_id:id}/sessions", response=answers(SessionList, 403))
+def list_user_sessions(request: Any, id: Path[UserId], asked: Query[UserSessionsQuery]) -> Any:
+    """
+    List the sessions of a user.
+
+    An unknown user has none. Needs the permission `view_onlinesession`.
+    """
+    # Nobody learns here which ids there are.
+    found = _in_order(asked, _visible(request).of_users([id]))
+    return _listed(request, asked, found, about=id)
+
+
+def _listed(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet, about: str = "") -> dict[str, Any]:
     if matching.sids is None and matching.session_filter.names_client:
-        return _searched(request, sessions_admin, asked, matching, limit)
-    place = place_of(asked, int, str)
-    rows, last = matching.after(Place(*place) if place else None, limit)  # type: ignore[arg-type]
-    return {
-        "sessions": _described(request, rows),
-        "next": cursor_of(asked, last),
-        "looked_through": None,
-    }
+        return _searched(request, asked, matching)
+    place = asked.place(about)
+    rows, last = matching.after(Place(*place) if place else None, asked.limit)
+    return {"sessions": _described(request, rows), "next": asked.cursor_of(last, about)}
 
 
-def _searched(
-    request: HttpRequest, sessions_admin: Any, asked: Parameters, matching: SessionQuerySet, limit: int
-) -> Json:
+def _searched(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet) -> dict[str, Any]:
     # No list has these together. Each page searches again, and skips what the pages before it had.
-    [offset] = place_of(asked, int) or [0]
-    if not isinstance(offset, int) or offset >= SCAN_LIMIT:
-        raise Problem(422, f"A search reaches {SCAN_LIMIT} sessions. Narrow it.")
-    count, end = matching.count(), offset + limit
+    [offset] = asked.place() or [0]
+    count, end = matching.count(), offset + asked.limit
     looked = matching.looked_through
     return {
         "sessions": _described(request, matching[offset:end]),
-        "next": cursor_of(asked, (end,) if end < min(count, SCAN_LIMIT) else None),
+        "next": asked.cursor_of((end,) if end < min(count, SCAN_LIMIT) else None),
         "looked_through": looked and {"count": looked.count, "is_all": looked.is_all},
     }
 
 
-def _matching(request: HttpRequest, sessions_admin: Any, asked: Parameters, user_ids: Sequence[str]) -> SessionQuerySet:
+def _matching(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     """Return the sessions that the filters of the query keep, among those that the administrator may see."""
     found = _visible(request)
-    guests, active = asked.choice("guests", ("true", "only")), asked.choice("active", filters.SECONDS)
-    if guests == "only" and user_ids:
+    if asked.guests == "only" and asked.user:
         raise Problem(422, "guests=only and user can't be given together: guests are not users.")
-    if guests:
-        found = found.only_guests() if guests == "only" else found.with_guests()
-    if active:
-        found = found.active(filters.SECONDS[active])
-    if user_ids:
-        found = found.of_users(user_ids)
-    if asked.choice("staff", ("true",)):
-        found = found.of_users(filters.ids_of(request, _staff(request, sessions_admin), found))
-    found = _of_client(asked, found)
-    if order := asked.choice("order", get_args(online.Order)):
-        if found.session_filter.only_by_seen and order.endswith("created_at"):
-            raise unprocessable("order", "last_seen_at or -last_seen_at, with guests or active")
-        found = found.order_by(order)
-    elif found.session_filter.only_by_seen:
-        found = found.order_by("-last_seen_at")
-    if term := asked.text("q"):
-        found, _ = sessions_admin.get_search_results(request, found, term)
+    if asked.guests:
+        found = found.only_guests() if asked.guests == "only" else found.with_guests()
+    if asked.active:
+        found = found.active(filters.SECONDS[asked.active])
+    if asked.user:
+        found = found.of_users(asked.user)
+    if asked.staff:
+        found = found.of_users(filters.ids_of(request, _staff(request), found))
+    if asked.network:
+        if network_of(asked.network) is None:
+            raise unprocessable("network", "an address or a network, such as 198.51.100.0/24")
+        found = found.of_network(asked.network)
+    if asked.browser:
+        found = found.of_browser(asked.browser)
+    if asked.system:
+        found = found.of_system(asked.system)
+    found = _in_order(asked, found)
+    if asked.q:
+        found, _ = request.sessions_admin.get_search_results(request, found, asked.q)
     return found
 
 
-def _staff(request: HttpRequest, sessions_admin: Any) -> Any:
+def _in_order(asked: UserSessionsQuery, found: SessionQuerySet) -> SessionQuerySet:
+    only_by_seen = found.session_filter.only_by_seen
+    if asked.order is None:
+        return found.order_by("-last_seen_at") if only_by_seen else found
+    if only_by_seen and asked.order.endswith("created_at"):
+        raise unprocessable("order", "last_seen_at or -last_seen_at, with guests or active")
+    return found.order_by(asked.order)
+
+
+def _staff(request: Any) -> Any:
     # Whether somebody is staff is a field of users. It is told to who may see these.
-    of_users = users_admin(request, sessions_admin.admin_site)
+    of_users = users_admin(request, request.sessions_admin.admin_site)
     if of_users is None or not users_have("is_staff"):
         raise PermissionDenied("staff takes the permission to view users.")
     return of_users.get_queryset(request).filter(is_staff=True).order_by("pk")
-
-
-def _of_client(asked: Parameters, found: SessionQuerySet) -> SessionQuerySet:
-    if network := asked.text("network"):
-        if network_of(network) is None:
-            raise unprocessable("network", "an address or a network, such as 198.51.100.0/24")
-        found = found.of_network(network)
-    if browser := asked.text("browser"):
-        found = found.of_browser(browser)
-    system = asked.text("system")
-    return found.of_system(system) if system else found
 
 
 def _visible(request: HttpRequest) -> SessionQuerySet:
     return rules().visible_sessions(request.user, OnlineSession.online.counting_once())
 
 
-def _described(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[Json]:
-    seen = [row.session for row in rows if rules().may_see(request.user, row)]
-    return described(seen, sid_of(request))
+def _described(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[dict[str, Any]]:
+    seen = [row for row in rows if rules().may_see(request.user, row)]
+    users = {row.session.user_id: row.user for row in seen if row.user}
+    return described([row.session for row in seen], users, sid_of(request))
 
 
-@_of_sessions
-def describe(request: HttpRequest, sessions_admin: Any, sid: str) -> Json:
-    """Describe a session."""
-    Parameters(request)
-    return _described(request, [_session(request, sid)])[0]
-
-
-@_of_sessions
-def end(request: HttpRequest, sessions_admin: Any, sid: str) -> None:
-    """End a session, the administrator's own, too. One that got another key is ended under its new sid."""
-    message = Parameters(request, "message").message()
-    _require_end(request)
-    session = _session(request, sid, follow=True)
-    if own_sessions.has_others(request, [session]):
-        ask_again(request)
-    sids, ended = sessions_admin.end_found(request, [session], message)
-    if not sids:
-        raise PermissionDenied("You may not end this session.")
-    if not ended:
-        raise _no_session()
-
-
-@_of_sessions
-def end_many(request: HttpRequest, sessions_admin: Any) -> Json:
-    """End the sessions with these ids. Return which have ended, which may not be ended, and which are over."""
-    Parameters(request)
-    _require_end(request)
-    body = Body(request, "ids", "message")
-    ids, message = list(dict.fromkeys(body.texts("ids", SIDS_MAX))), body.message()
+@router.post("sessions/end", response=answers(EndedSessions, 403, 413, 415))
+def end_sessions(request: Any, body: EndSessions) -> Any:
+    """End sessions by their ids. Needs the permission `end_onlinesession`."""
+    _require(rules().may_end(request.user), ENDING)
+    ids = list(dict.fromkeys(body.ids))
     found = _look_up(request, [each.sid for each in online.find(ids, follow=True)])
     if own_sessions.has_others(request, found):
         ask_again(request)
-    sids, ended = sessions_admin.end_found(request, found, message)
+    sids, ended = request.sessions_admin.end_found(request, found, body.message)
     of_ended, of_found = {each.sid for each in ended}, {each.sid for each in found}
     return {
         "ended": sorted(of_ended),
@@ -227,88 +223,107 @@ def end_many(request: HttpRequest, sessions_admin: Any) -> Json:
     }
 
 
-@_of_sessions
-def end_of_user(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
-    """End all sessions of a user, but for the administrator's present one."""
-    message = Parameters(request, "message").message()
-    _require_end(request)
-    if own_sessions.has_others_matching(request, _visible(request).of_users([user_id])):
+@router.get("sessions/{id}", response=answers(Session, 403, 404))
+def get_session(request: Any, id: Path[SessionId]) -> Any:
+    """Show a session. Needs the permission `view_onlinesession`."""
+    return _described(request, [_session(request, id)])[0]
+
+
+@router.delete("sessions/{id}", response=answers(None, 403, 404))
+def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> None:
+    """
+    End a session.
+
+    One that got another key is ended under its new id. The own one ends, too. Needs the permission
+    `end_onlinesession`.
+    """
+    _require(rules().may_end(request.user), ENDING)
+    session = _session(request, id, follow=True)
+    if own_sessions.has_others(request, [session]):
         ask_again(request)
-    ended = sessions_admin.end_of_user(request, user_id, message)
+    sids, ended = request.sessions_admin.end_found(request, [session], asked.message)
+    _require(sids, "You may not end this session.")
+    if not ended:
+        raise Problem(404, NO_SESSION)
+
+
+@router.delete("users/{redsess_user_id:id}/sessions", response=answers(Ended, 403))
+def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) -> Any:
+    """
+    End all sessions of a user.
+
+    The administrator's present one goes on. Needs the permission `end_onlinesession`.
+    """
+    _require(rules().may_end(request.user), ENDING)
+    if own_sessions.has_others_matching(request, _visible(request).of_users([id])):
+        ask_again(request)
+    ended = request.sessions_admin.end_of_user(request, id, asked.message)
     return {"ended": len(ended), "may_return": ended.may_return}
 
 
-@_of_sessions
-def count(request: HttpRequest, sessions_admin: Any) -> Json:
-    """Count the sessions that the administrator may see."""
-    Parameters(request)
+@router.get("counts", response=answers(Counts, 403))
+def count(request: Any) -> Any:
+    """
+    Count sessions.
+
+    Of those that the administrator may see. Needs the permission `view_onlinesession`.
+    """
     listed = _visible(request)
-    return {
-        "signed_in": listed.count(),
-        "guests": listed.only_guests().count(),
-        "active": listed.active().count(),
-    }
+    counted = {"signed_in": listed, "guests": listed.only_guests(), "active": listed.active()}
+    return {name: sessions.count() for name, sessions in counted.items()}
 
 
-@_of_sessions
-def describe_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
-    """Describe the block of a user."""
-    Parameters(request)
-    if not rules().may_see_block(request.user):
-        raise PermissionDenied("This takes the permission to block users.")
-    user = _user(user_id)
-    if not (rules().may_see_block(request.user, user) and rules().may_end_all_of(request.user, user)):
-        raise PermissionDenied("You may not see the block of this user.")
+@router.get("users/{redsess_user_id:id}/block", response=answers(Block, 403, 404))
+def get_block(request: Any, id: Path[UserId]) -> Any:
+    """Show the block of a user. 404 if the user is not blocked. Needs the permission `block_user`."""
+    _require(rules().may_see_block(request.user), BLOCKING)
+    user = _user(id)
+    may_see = rules().may_see_block(request.user, user) and rules().may_end_all_of(request.user, user)
+    _require(may_see, "You may not see the block of this user.")
     block = online.block_of(user)
     if block is None:
-        raise _no_block()
-    return _block_described(block)
+        raise Problem(404, NO_BLOCK)
+    return block_described(block)
 
 
-@_of_sessions
-def set_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> Json:
-    """Block a user until a time, and end all sessions of the user."""
-    Parameters(request)
-    _require_block(request)
-    _require_end(request)
-    body = Body(request, "until", "message")
-    until, message, user = body.moment("until"), body.message(), _user(user_id)
-    if not _may_block(request, user):
-        raise PermissionDenied("You may not block this user.")
+@router.put("users/{redsess_user_id:id}/block", response=answers(NewBlock, 403, 404, 413, 415))
+def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
+    """
+    Block a user, and end all sessions of the user.
+
+    Needs the permissions `block_user` and `end_onlinesession`.
+    """
+    _require(rules().may_block(request.user), BLOCKING)
+    _require(rules().may_end(request.user), ENDING)
+    user = _user(id)
+    _require(_may_block(request, user), "You may not block this user.")
     longest = rules().longest_block(request.user, user)
     # Clocks differ: who asks for a week by a clock that is a little fast gets it.
-    if until - datetime.now(UTC) > longest + timedelta(hours=1):
+    if body.until - datetime.now(UTC) > longest + timedelta(hours=1):
         if longest == LONGEST:
             raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")
         raise PermissionDenied(f"You may block this user for at most {longest.days} days.")
     try:
-        ended = sessions_admin.block(request, user, until, message)
+        ended = request.sessions_admin.block(request, user, body.until, body.message)
     except ValueError:
         raise unprocessable("until", "ahead, by the clock of the server that stores the sessions") from None
-    block = online.Block(user_id, until, message, online.user_id_of(request.user))  # type: ignore[arg-type]
-    return {**_block_described(block), "ended": ended}
+    block = online.Block(id, body.until, body.message, online.user_id_of(request.user))
+    return {**block_described(block), "ended": ended}
 
 
-@_of_sessions
-def lift_block(request: HttpRequest, sessions_admin: Any, user_id: str) -> None:
-    """Let a user sign in again."""
-    Parameters(request)
-    _require_block(request)
-    user = _user(user_id)
-    if not _may_block(request, user):
-        raise PermissionDenied("You may not lift the block of this user.")
+@router.delete("users/{redsess_user_id:id}/block", response=answers(None, 403, 404))
+def unblock_user(request: Any, id: Path[UserId]) -> None:
+    """Lift the block of a user. The user can sign in again. Needs the permission `block_user`."""
+    _require(rules().may_block(request.user), BLOCKING)
+    user = _user(id)
+    _require(_may_block(request, user), "You may not lift the block of this user.")
     if not blocking.lift(request, user):
-        raise _no_block()
+        raise Problem(404, NO_BLOCK)
 
 
-def _require_end(request: HttpRequest) -> None:
-    if not rules().may_end(request.user):
-        raise PermissionDenied("This takes the permission to end sessions.")
-
-
-def _require_block(request: HttpRequest) -> None:
-    if not rules().may_block(request.user):
-        raise PermissionDenied("This takes the permission to block users.")
+def _require(allowed: object, otherwise: str) -> None:
+    if not allowed:
+        raise PermissionDenied(otherwise)
 
 
 def _may_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
@@ -324,7 +339,7 @@ def _session(request: HttpRequest, sid: str, *, follow: bool = False) -> OnlineS
     sids = [each.sid for each in online.find([sid], follow=True)] if follow else [sid]
     found = _look_up(request, sids)
     if not found:
-        raise _no_session()
+        raise Problem(404, NO_SESSION)
     return found[0]
 
 
@@ -333,28 +348,3 @@ def _user(user_id: str) -> AbstractBaseUser:
     if user is None:
         raise Problem(404, "There is no user with this id.")
     return user
-
-
-def _block_described(block: online.Block) -> Json:
-    return {
-        "user_id": block.user_id,
-        "until": iso(block.until),
-        "message": block.message,
-        "by": block.by or None,
-    }
-
-
-def _no_session() -> Problem:
-    return Problem(404, "There is no session with this id.")
-
-
-def _no_block() -> Problem:
-    return Problem(404, "This user is not blocked.")
-
-
-sessions = endpoint(GET=list_sessions)
-session = endpoint(GET=describe, DELETE=end)
-ends = endpoint(POST=end_many)
-user_sessions = endpoint(GET=list_of_user, DELETE=end_of_user)
-user_block = endpoint(GET=describe_block, PUT=set_block, DELETE=lift_block)
-counts = endpoint(GET=count)

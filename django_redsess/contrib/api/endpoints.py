@@ -1,107 +1,203 @@
-"""A URL of the JSON API: its methods, who asks, and its errors."""
+"""The URLs of the JSON API: what holds for all of them, their errors, and their description."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
 
-from django.conf import settings
-from django.contrib.auth import SESSION_KEY
+from django.apps import apps
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.sessions.backends.base import UpdateError
-from django.core.exceptions import ImproperlyConfigured, PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.http.multipartparser import MultiPartParserError
-from django.http.request import HttpHeaders
-from django.middleware.csrf import CsrfViewMiddleware, get_token
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, TooManyFieldsSent
+from django.http import Http404, HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.urls import URLPattern, URLResolver, include, path, re_path, register_converter
+from django.urls.converters import PathConverter
 from django.views.decorators.cache import never_cache
+from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_safe
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.operation import Operation
+from ninja.parser import Parser
 
-from django_redsess.contrib.api.parameters import Json
+from django_redsess.contrib.api import own
+from django_redsess.contrib.api.authentication import SessionCookie
 from django_redsess.contrib.api.problems import Problem, not_allowed
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.responses import ENDED_MEANWHILE, answer_problems, unavailable
-from django_redsess.session.store import session_of
 
-Method = Callable[..., Json | None]
-"""Takes a request, and what is in the path. Returns what the answer says, or None for 204."""
+NAMESPACE = "django_redsess_api"
+ABOUT = (
+    "Who is signed in, and the end of sessions. A request that changes something needs Django's CSRF token in the "
+    "header `X-CSRFToken` if the session's cookie says who you are. A site may let you in by other means, such as a "
+    "token: then it needs none."
+)
+ERRORS = {
+    401: "Nobody is signed in.",
+    403: "You may not do this; or the CSRF token is missing or wrong; or the password has to be given first "
+    "(`password-required`) or was wrong; or django-allauth asks first, at `url` (`authentication-required`).",
+    404: "There is none, or it is over.",
+    413: "The body is too large.",
+    414: "The URL is longer than the web server takes. It answers as it likes.",
+    415: "The body is not JSON by its Content-Type.",
+    422: "A parameter or the body is wrong. `detail` names it.",
+    429: "Too many wrong passwords.",
+    503: "Sessions can't be reached just now. Nobody is signed out by it.",
+}
+RETRY_AFTER = {
+    "description": "After how many seconds to try again.",
+    "schema": {"type": "string", "pattern": "^[0-9]+$"},
+}
 
-View = TypeVar("View", bound=Callable[..., HttpResponse])
 
-SAFE = ("GET", "HEAD")
+class UserIdConverter(PathConverter):
+    """Any text: a user's primary key may have slashes, and line breaks, which Django's ``path`` does not take."""
 
-
-def api_view(view: View) -> View:
-    """Mark a view that finds out by itself who asks, and whose errors are problem details. No cache may store them."""
-    return answer_problems(csrf_exempt(login_not_required(never_cache(view))))
+    regex = "(?s:.+)"
 
 
-def endpoint(**methods: Method) -> Callable[..., HttpResponse]:
-    """
-    Return the view of a URL, which answers ``methods`` to who is signed in, and each error with problem details.
+register_converter(UserIdConverter, "redsess_user_id")
 
-    With the cookie of a session that is signed in, what changes something needs a CSRF token. Whom the site's
-    middleware knows otherwise, as by a token, needs none.
-    """
-    if "GET" in methods:
-        methods["HEAD"] = methods["GET"]
 
-    @api_view
-    def view(request: HttpRequest, **path: str) -> HttpResponse:
+def endpoints(auth: Any) -> list[URLPattern | URLResolver]:
+    """Return the URLs. ``auth`` is that of :func:`django_redsess.contrib.api.urls`."""
+    api = Api(
+        title="Sessions",
+        version="1",
+        description=ABOUT,
+        urls_namespace=NAMESPACE,
+        auth=[*_several(auth), SessionCookie()],
+        parser=JsonParser(),
+        docs_decorator=lambda view: xframe_options_deny(require_safe(view)),
+        # Without its app, its scripts would come from another site.
+        docs_url="/" if apps.is_installed("ninja") else None,
+    )
+    api.add_router("", own.router)
+    if apps.is_installed("django.contrib.admin"):
+        # Its rules hold for these. A site without it has no administrators.
+        from django_redsess.contrib.api import administration
+
+        api.add_router("", administration.router)
+        if apps.is_installed("django_redsess.contrib.history"):
+            from django_redsess.contrib.api import sign_ins
+
+            api.add_router("", sign_ins.router)
+    for kind, answer in HANDLERS.items():
+        api.add_exception_handler(kind, answer)
+    patterns, _, _ = api.urls
+    for pattern in patterns:
+        pattern.callback = _view(pattern.callback)  # type: ignore[arg-type]
+    return [path("v1/", include([*patterns, re_path("", _view(_unknown))]))]
+
+
+def _several(auth: Any) -> Sequence[Any]:
+    if auth is None:
+        return ()
+    return auth if isinstance(auth, Sequence) else (auth,)
+
+
+class Api(NinjaAPI):
+    """Names of operations are those of the functions. The description says what errors are: problem details."""
+
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        first, *others = operation.view_func.__name__.split("_")
+        return first + "".join(map(str.capitalize, others))
+
+    def get_content_type(self) -> str:
+        return str(self.renderer.media_type)
+
+    def get_openapi_schema(self, **kwargs: Any) -> Any:
+        described = super().get_openapi_schema(path_prefix="")
+        described["servers"] = [{"url": self.get_root_path({}).rstrip("/"), "description": "The API of this site."}]
+        for operation in (each for methods in described["paths"].values() for each in methods.values()):
+            text = " ".join(operation["description"].split())
+            operation["summary"], _, operation["description"] = text.partition(". ")
+            for parameter in operation["parameters"]:
+                # No query has a null.
+                parameter["schema"].update(parameter["schema"].pop("anyOf", [{}])[0])
+            for status, answer in operation["responses"].items():
+                if status in ERRORS:
+                    answer["description"] = ERRORS[status]
+                    content = answer.pop("content")["application/json"]
+                    # A web server answers a long URL as it likes.
+                    answer |= {} if status == 414 else {"content": {"application/problem+json": content}}
+                if status in (429, 503):
+                    answer["headers"] = {"Retry-After": RETRY_AFTER}
+        return described
+
+
+class JsonParser(Parser):
+    """Takes bodies that say that they are JSON."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        if request.content_type != "application/json":
+            raise Problem(415, "The body must be of the type application/json.")
+        return super().parse_body(request)
+
+
+def _view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Return a view that finds out by itself who asks. Its errors are problem details, and no cache may store it."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.method == "HEAD":
+            request.method = "GET"
         try:
-            return _answer(request, methods, path)
-        except Problem as problem:
-            return problem.response()
-        except PermissionDenied as error:
-            return Problem(403, str(error) or "You may not do that.").response()
-        except RequestDataTooBig:
-            return Problem(413, "The body is too long.").response()
-        except (SuspiciousOperation, MultiPartParserError):
-            # Django reads forms for the CSRF token, and would answer with HTML.
-            return Problem(400, "The request can't be read: a body must be of the type application/json.").response()
-        except UpdateError:
-            # Else the middleware would save it once more, and answer 400.
-            request.session.modified = False
-            return Problem(401, ENDED_MEANWHILE).response()
-        except SessionStoreUnavailable as error:
-            return unavailable(request, error)
+            response = view(request, *args, **kwargs)
+        except Http404:
+            response = _unknown(request)
+        if response.status_code == 405:
+            return not_allowed(response["Allow"]).response()
+        if request.META.get("CSRF_COOKIE_NEEDS_UPDATE"):
+            CsrfViewMiddleware(lambda request: response).process_response(request, response)
+        return response
 
-    view.methods = methods  # type: ignore[attr-defined]
-    return view
+    return answer_problems(csrf_exempt(login_not_required(never_cache(answer))))
 
 
-@api_view
-def unknown(request: HttpRequest, **path: str) -> HttpResponse:
-    """Answer to a path that is no URL of the API."""
+def _unknown(request: HttpRequest, **path: str) -> HttpResponse:
     return Problem(404, "There is no such URL.").response()
 
 
-@sensitive_variables()
-def _answer(request: HttpRequest, methods: dict[str, Method], path: dict[str, str]) -> HttpResponse:
-    method = methods.get(request.method or "")
-    if method is None:
-        raise not_allowed(methods)
-    session = session_of(request)
-    if session is None:
-        raise ImproperlyConfigured('django_redsess.contrib.api.urls needs SESSION_ENGINE = "django_redsess.backend".')
-    if not request.user.is_authenticated:
-        raise Problem(401, "Sign in first.")
-    # Not only if it is the same user: a middleware may let an administrator act as somebody else.
-    has_cookie = SESSION_KEY in session
-    csrf = CsrfViewMiddleware(lambda request: HttpResponse()) if has_cookie else None
-    if csrf is not None:
-        csrf.process_request(request)
-        if csrf.process_view(request, method, (), {}) is not None:  # type: ignore[arg-type]  # it is not called
-            name = HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME)
-            raise Problem(403, f"The CSRF token in the header {name} is missing or wrong, or the origin is.")
-    content = method(request, **path)
-    if session.modified and not session.is_empty():
-        # Now, so that an end meanwhile, or an outage, has an answer of this API.
-        session.save()
-    response = HttpResponse(status=204) if content is None else JsonResponse(content)
-    if csrf is not None and request.method in SAFE and not settings.CSRF_USE_SESSIONS:
-        # The cookie from which scripts take the token. It is set where the browser has none.
-        get_token(request)
-        csrf.process_response(request, response)
-    return response
+def _raised(request: HttpRequest, error: Exception) -> HttpResponse:
+    raise error
+
+
+def _invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    first = error.errors[0]
+    *_, name = [str(part) for part in first["loc"] if isinstance(part, str)]
+    return Problem(422, f"{name}: {first['msg']}.").response()
+
+
+def _failed(request: HttpRequest, error: HttpError) -> HttpResponse:
+    # What a parser raises, django-ninja says in its own words.
+    cause = error.__cause__
+    if isinstance(cause, Problem):
+        return cause.response()
+    if cause is not None:
+        return Problem(422, "The body must be JSON.").response()
+    return Problem(error.status_code, str(error)).response()
+
+
+def _ended_meanwhile(request: HttpRequest, error: UpdateError) -> HttpResponse:
+    # Else the middleware would save it once more, and answer 400.
+    request.session.modified = False
+    return Problem(401, ENDED_MEANWHILE).response()
+
+
+HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
+    Exception: _raised,
+    Problem: lambda request, error: error.response(),
+    PermissionDenied: lambda request, error: Problem(403, str(error) or "You may not do that.").response(),
+    AuthenticationError: lambda request, error: Problem(401, "Sign in first.").response(),
+    HttpError: _failed,
+    ValidationError: _invalid,
+    TooManyFieldsSent: lambda request, error: Problem(422, "The query has too many parameters.").response(),
+    RequestDataTooBig: lambda request, error: Problem(413, "The body is too long.").response(),
+    UpdateError: _ended_meanwhile,
+    SessionStoreUnavailable: unavailable,
+}
+"""How an error is answered."""

@@ -5,62 +5,86 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth import logout
-from django.contrib.auth.base_user import AbstractBaseUser
-from django.http import HttpRequest
+from ninja import Path, Query, Router
 
 from django_redsess import online
 from django_redsess.accounts import reauthentication
 from django_redsess.accounts.views import find_own, message_to_own
-from django_redsess.contrib.api.cursors import cursor_of, place_of
-from django_redsess.contrib.api.descriptions import described
-from django_redsess.contrib.api.endpoints import endpoint
-from django_redsess.contrib.api.parameters import Body, Json, Parameters
+from django_redsess.contrib.api.authentication import for_asker, sid_of
 from django_redsess.contrib.api.problems import AUTHENTICATION_REQUIRED, PASSWORD_REQUIRED, Problem
+from django_redsess.contrib.api.schemas import (
+    Ended,
+    ListQuery,
+    Password,
+    Session,
+    SessionId,
+    SessionList,
+    answers,
+)
 from django_redsess.online.cursor import Place
+from django_redsess.online.fields import described
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session.store import session_of
+
+router = Router(tags=["Your own sessions"])
+router.add_decorator(for_asker)
+
+NO_SESSION = "You have no session with this id."
 
 
-def list_own(request: HttpRequest) -> Json:
-    """List the user's sessions, the newest sign-in first."""
-    asked = Parameters(request, "limit", "cursor", about="me")
-    limit, place = asked.limit(), place_of(asked, int, str)
-    of_user = SessionFilter((online.user_id_of(_user_of(request)),))
-    after = Place(*place) if place else None  # type: ignore[arg-type]  # a cursor has these types
-    found, last = online.page_after(of_user, after, limit, by_seen=False, latest_first=True)
-    return {"sessions": described(found, sid_of(request)), "next": cursor_of(asked, last)}
+@router.get("me/sessions", response=answers(SessionList))
+def list_own_sessions(request: Any, asked: Query[ListQuery]) -> Any:
+    """List your sessions. The newest sign-ins come first. `next` is null on the last page."""
+    place = asked.place("me")
+    of_user = SessionFilter((online.user_id_of(request.user),))
+    after = Place(*place) if place else None
+    found, last = online.page_after(of_user, after, asked.limit, by_seen=False, latest_first=True)
+    return {"sessions": _described(request, found), "next": asked.cursor_of(last, "me")}
 
 
-def end_others(request: HttpRequest) -> Json:
-    """End all sessions of the user but the present one, which gets a new key."""
-    Parameters(request)
+@router.delete("me/sessions", response=answers(Ended, 403))
+def end_own_sessions(request: Any) -> Any:
+    """
+    End all your other sessions.
+
+    The present session goes on, with a new key in its cookie. The password may be asked for again first: the answer is
+    then 403 with the type `password-required`, or `authentication-required` where django-allauth asks.
+    """
     ask_again(request)
-    return {"ended": online.end_user(_user_of(request), keep=sid_of(request), message=message_to_own())}
+    ended = online.end_user(request.user, keep=sid_of(request), message=message_to_own())
+    return {"ended": ended, "may_return": ended.may_return}
 
 
-def describe_own(request: HttpRequest, sid: str) -> Json:
-    """Describe one session of the user. Another user's sid gets the same answer as an unknown one."""
-    Parameters(request)
-    return described(_own(request, sid), sid_of(request))[0]
+@router.get("me/sessions/{id}", response=answers(Session, 404))
+def get_own_session(request: Any, id: Path[SessionId]) -> Any:
+    """Show one of your sessions. Another user's session is not found, as one that is over."""
+    return _described(request, _own(request, id))[0]
 
 
-def end_own(request: HttpRequest, sid: str) -> None:
-    """End one session of the user. The end of the present one signs out."""
-    Parameters(request)
-    if sid == sid_of(request):
+@router.delete("me/sessions/{id}", response=answers(None, 403, 404))
+def end_own_session(request: Any, id: Path[SessionId]) -> None:
+    """
+    End one of your sessions.
+
+    The present session is signed out. For another one, the password may be asked for again first: the answer is then
+    403 with the type `password-required`, or `authentication-required` where django-allauth asks.
+    """
+    if id == sid_of(request):
         logout(request)
         return
-    _own(request, sid)
+    _own(request, id)
     ask_again(request)
-    if not online.end(sid, message=message_to_own()):
-        raise _no_session()
+    if not online.end(id, message=message_to_own()):
+        raise Problem(404, NO_SESSION)
 
 
-def reauthenticate(request: HttpRequest) -> None:
-    """Check the user's password. After the right one, it is not asked for during five minutes. Refused with allauth."""
-    if url := reauthentication.allauths_url(_user_of(request)):
+@router.post("me/reauthenticate", response=answers(None, 403, 413, 415, 429))
+def reauthenticate(request: Any, body: Password) -> None:
+    """Give your password again. For five minutes, it is not asked for again. The session may have a new cookie."""
+    if url := reauthentication.allauths_url(request.user):
         raise _elsewhere(url)
-    form = reauthentication.give(request, _user_of(request), Body(request, "password").text("password"))
+    if sid_of(request) is None:
+        return
+    form = reauthentication.give(request, request.user, body.password.get_secret_value())
     if form is not None and form.is_locked:
         wait = {"Retry-After": str(reauthentication.RECENT_SECONDS)}
         raise Problem(429, "There were too many wrong passwords. Wait.", headers=wait)
@@ -68,42 +92,26 @@ def reauthenticate(request: HttpRequest) -> None:
         raise Problem(403, "This is not your password.")
 
 
-def _user_of(request: HttpRequest) -> AbstractBaseUser:
-    user: Any = request.user
-    return user  # type: ignore[no-any-return]
+def _described(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
+    return described(sessions, {online.user_id_of(request.user): request.user}, sid_of(request))
 
 
-def sid_of(request: HttpRequest) -> str | None:
-    """Return the sid of the session that ``request`` came with, None without one."""
-    session = session_of(request)
-    return None if session is None else session.stored_sid
-
-
-def _own(request: HttpRequest, sid: str) -> list[online.Session]:
-    found = find_own(_user_of(request), sid)
+def _own(request: Any, sid: str) -> list[online.Session]:
+    found = find_own(request.user, sid)
     if not found:
-        raise _no_session()
+        raise Problem(404, NO_SESSION)
     return found
 
 
-def _no_session() -> Problem:
-    return Problem(404, "You have no session with this id.")
-
-
-def ask_again(request: HttpRequest) -> None:
+def ask_again(request: Any) -> None:
     """Raise the error that tells the user to give the password first, if it must be given. Before own sessions end."""
-    user = _user_of(request)
-    if not reauthentication.is_asked(request, user):
+    # Who asks without a session of their own sends a password or a token with each request.
+    if sid_of(request) is None or not reauthentication.is_asked(request, request.user):
         return
-    if url := reauthentication.allauths_url(user):
+    if url := reauthentication.allauths_url(request.user):
         raise _elsewhere(url)
     raise Problem(403, "Give your password first, by POST to me/reauthenticate.", kind=PASSWORD_REQUIRED)
 
 
 def _elsewhere(url: str) -> Problem:
     return Problem(403, f"Authenticate again first, at {url}.", kind=AUTHENTICATION_REQUIRED, url=url)
-
-
-sessions = endpoint(GET=list_own, DELETE=end_others)
-session = endpoint(GET=describe_own, DELETE=end_own)
-password = endpoint(POST=reauthenticate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from django.http import JsonResponse
 
@@ -46,9 +46,8 @@ class Problem(Exception):  # noqa: N818
         return response
 
 
-def not_allowed(methods: Iterable[str]) -> Problem:
-    """Return the error about a method that a URL does not have. ``methods`` are those that it has."""
-    allowed = ", ".join(methods)
+def not_allowed(allowed: str) -> Problem:
+    """Return the error about a method that a URL does not have. ``allowed`` are those that it has."""
     return Problem(405, f"The methods here: {allowed}.", headers={"Allow": allowed})
 
 

@@ -2,55 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
+from ninja import Query, Router
+from pydantic import AfterValidator, Field, create_model
 
 from django_redsess.contrib.api.administration import administrating, page_in_admin
-from django_redsess.contrib.api.cursors import cursor_of, place_of
-from django_redsess.contrib.api.descriptions import seconds
-from django_redsess.contrib.api.endpoints import endpoint
-from django_redsess.contrib.api.parameters import Json, Parameters
-from django_redsess.contrib.api.problems import Problem, unprocessable
+from django_redsess.contrib.api.authentication import for_asker
+from django_redsess.contrib.api.problems import Problem
+from django_redsess.contrib.api.schemas import OfUsers, Searched, SignInList, answers
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import REASONS, SignIn
-from django_redsess.contrib.history.reading import past_of
-from django_redsess.online import labels
-from django_redsess.online.listing import USERS_MAX
+from django_redsess.online.fields import sign_ins_described
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
 from django_redsess.permissions import rules
-from django_redsess.sign_in_source import placed
 
 CHOICES = {
-    filters.WHEN: tuple(filters.DatesFilter.texts),
-    filters.REASON: (*map(str, REASONS), filters.UNKNOWN),
-    filters.STATE: tuple(filters.StateFilter.living),
-    "is_new_device": ("true",),
-    "browser": BROWSERS,
-    "system": SYSTEMS,
+    filters.WHEN: (tuple(filters.DatesFilter.texts), "Of today, of yesterday, or of the last 7 days."),
+    filters.REASON: (
+        (*map(str, REASONS), filters.UNKNOWN),
+        "Whose sessions ended so. `unknown`: nobody recorded it.",
+    ),
+    filters.STATE: (tuple(filters.StateFilter.living), "Whose sessions live, or have ended."),
+    "is_new_device": (("true",), "`true`: on a device that was new to the user."),
+    "browser": (BROWSERS, "With this browser."),
+    "system": (SYSTEMS, "On this operating system."),
 }
-"""The filters of the page, and what they take."""
+"""The filters of the page that have choices, and which."""
 
 
-def list_sign_ins(request: HttpRequest) -> Json:
-    """List sign-ins, the newest first."""
+def _date(text: str) -> str:
+    if not filters.is_date(text):
+        raise ValueError("a date, such as 2031-04-01")
+    return text
+
+
+Day = Annotated[str, AfterValidator(_date), Field(json_schema_extra={"format": "date"})]
+
+
+class Searching(OfUsers):
+    """The filters of the page that have no choices."""
+
+    q: Searched = Field("", description="What is searched for: a user name, an address, a network.")
+    since: Day | None = Field(None, description="On this day or later.")
+    until: Day | None = Field(None, description="On this day or earlier.")
+
+
+_choices: dict[str, Any] = {
+    name: (Literal[choices] | None, Field(None, description=about)) for name, (choices, about) in CHOICES.items()
+}
+SignInsQuery: Any = create_model("SignInsQuery", __base__=Searching, **_choices)
+
+router = Router(tags=["Everyone's sessions"])
+router.add_decorator(for_asker)
+
+
+@router.get("history", response=answers(SignInList, 403, 404, 414))
+def list_sign_ins(request: HttpRequest, asked: Query[SignInsQuery]) -> Any:
+    """
+    List sign-ins, with those whose sessions have ended.
+
+    The latest come first. Needs the permission `view_signin`.
+    """
     sign_ins_admin = page_in_admin(SignIn, "django_redsess.contrib.history.admin.SignInAdmin")
     with administrating(request, sign_ins_admin.admin_site, may_see=rules().may_see_sign_in(request.user)):
-        return _listed(request, sign_ins_admin)
+        return _listed(request, sign_ins_admin, asked)
 
 
-def _listed(request: HttpRequest, sign_ins_admin: Any) -> Json:
-    dates = (filters.SINCE, filters.UNTIL)
-    asked = Parameters(request, "q", *CHOICES, *dates, "limit", "cursor", several=("user",))
-    asked.texts("user", USERS_MAX)
-    asked.text("q")
-    for name, choices in CHOICES.items():
-        asked.choice(name, choices)
-    for name in dates:
-        if asked.text(name) and not filters.is_date(asked.text(name)):
-            raise unprocessable(name, "a date, such as 2031-04-01")
-    limit, place = asked.limit(), place_of(asked, int, int)
+def _listed(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict[str, Any]:
+    place = asked.place()
     listed = sign_ins_admin.changelist_of(request, urlencode(asked.filters, doseq=True))
     if listed is None:
         raise Problem(422, "The page of sign-ins refuses this query.")
@@ -58,35 +80,11 @@ def _listed(request: HttpRequest, sign_ins_admin: Any) -> Json:
     if place is not None:
         login_ms, row_id = place
         rows = rows.filter(login_ms__lte=login_ms).exclude(login_ms=login_ms, id__gte=row_id)
-    page = list(rows[: limit + 1])
-    last = page[limit - 1] if len(page) > limit else None
-    seen = [row for row in page[:limit] if rules().may_see_sign_in(request.user, row)]
+    page = list(rows[: asked.limit + 1])
+    last = page[asked.limit - 1] if len(page) > asked.limit else None
+    seen = [row for row in page[: asked.limit] if rules().may_see_sign_in(request.user, row)]
+    sign_ins_admin._name(request, seen)
     return {
-        "sign_ins": _described(seen),
-        "next": cursor_of(asked, None if last is None else (last.login_ms, last.pk)),
+        "sign_ins": sign_ins_described((row.past for row in seen), seen[0].users if seen else {}),
+        "next": asked.cursor_of(None if last is None else (last.login_ms, last.pk)),
     }
-
-
-def _described(rows: list[Any]) -> list[Json]:
-    return [
-        {
-            "id": str(row.pk),
-            "user_id": each.user_id,
-            "ip": each.address,
-            "user_agent": each.user_agent,
-            "device": labels.browser_name(each.user_agent),
-            "place": each.place,
-            "created_at": seconds(each.created_at),
-            "last_seen_at": seconds(each.last_seen_at),
-            "ended_at": seconds(each.ended_at),
-            "ended_is_about": each.ended_is_about,
-            "reason": each.reason or None,
-            "ended_by": each.by or None,
-            "message": each.message,
-            "is_new_device": each.is_new_device,
-        }
-        for row, each in zip(rows, placed(past_of(row) for row in rows), strict=True)
-    ]
-
-
-sign_ins = endpoint(GET=list_sign_ins)

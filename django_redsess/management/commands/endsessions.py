@@ -112,7 +112,7 @@ class Command(CommandWithExamples):
         users = {name: user for name in targets if (user := user_named(name)) is not None}
         _reject("A user and a session have this name:", [name for name in users if name in sessions])
         _reject("There is no user or session", [name for name in targets if name not in users and not is_sid(name)])
-        # If this id is mistyped, the session that it should keep would end.
+        # If this sid is mistyped, the session that it should keep would end.
         _reject("--keep: there is no session", [sid for sid in keep if sid not in sessions])
         if len(users) > USERS_MAX:
             raise CommandError(f"At most {USERS_MAX:,} users can be named at once, not {len(users):,}.")

@@ -41,6 +41,7 @@ def test_a_user_lists_the_own_sessions_and_no_data_of_them(alice, here, there, r
     assert own == {
         "id": found.sid,
         "user_id": str(alice.pk),
+        "user": "alice",
         "ip": found.address,
         "user_agent": found.user_agent,
         "created_at": found.created_at.timestamp(),
@@ -50,6 +51,7 @@ def test_a_user_lists_the_own_sessions_and_no_data_of_them(alice, here, there, r
         "device": "",
         "place": "",
         "size": found.size,
+        "newest_item": None,
     }
     assert "secret" not in str(answer)
     assert get(here, f"{OWN}/{sid_of(here)}") == own
@@ -87,7 +89,7 @@ def test_the_end_of_the_present_session_signs_out(alice, here) -> None:
 def test_all_others_end_and_the_present_one_gets_a_new_key(alice, here, there, redis) -> None:
     elsewhere, key = sign_in(alice), here.cookies["sessionid"].value
     answer = ask(here, "delete", OWN)
-    assert answer.json() == {"ended": 2}
+    assert answer.json() == {"ended": 2, "may_return": False}
     is_new = answer.cookies["sessionid"].value != key
     assert is_new
     assert count(alice) == 1
@@ -106,7 +108,7 @@ def test_the_password_is_asked_again_and_stamped(alice, here, there) -> None:
     assert status(here, "post", PASSWORD_URL, {"password": PASSWORD}) == 204
     is_new = here.cookies["sessionid"].value != copy
     assert is_new
-    assert ask(here, "delete", OWN).json() == {"ended": 1}
+    assert ask(here, "delete", OWN).json() == {"ended": 1, "may_return": False}
 
 
 @pytest.mark.usefixtures("long_ago", "there")

@@ -10,10 +10,11 @@ from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import URLResolver, clear_url_caches, include, path
+from django.urls import URLResolver, clear_url_caches, path
 
 from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.contrib import api
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import Rules
 from tests.helpers.accounts import sid_of, sign_in
@@ -163,7 +164,7 @@ def test_a_check_names_rules_of_the_pages_that_the_api_does_not_ask(settings) ->
     urlpatterns[:] = [
         path("admin/", admin.site.urls),
         path("own/", own_site.urls),
-        path("api/", include("django_redsess.contrib.api.urls")),
+        path("api/", api.urls()),
     ]
     clear_url_caches()
     settings.ROOT_URLCONF = __name__

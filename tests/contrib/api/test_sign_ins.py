@@ -41,6 +41,7 @@ def test_sign_ins_are_listed_with_their_ends(alice, root, rows) -> None:
         {
             "id": str(rows[0].pk),
             "user_id": str(alice.pk),
+            "user": "alice",
             "ip": "198.51.100.7",
             "user_agent": "",
             "device": "",
@@ -51,6 +52,7 @@ def test_sign_ins_are_listed_with_their_ends(alice, root, rows) -> None:
             "ended_is_about": False,
             "reason": "kicked",
             "ended_by": "7",
+            "ended_by_user": None,
             "message": "Call us.",
             "is_new_device": None,
         }

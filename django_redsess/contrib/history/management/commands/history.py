@@ -25,7 +25,7 @@ from django_redsess.management.terminal import (
 )
 from django_redsess.online import fields
 from django_redsess.online.export import csv_row, record_of
-from django_redsess.online.fields import Field, Row
+from django_redsess.online.fields import Described, Field
 from django_redsess.sign_in_source import placed
 
 EXPORTED_AT_ONCE = 1000
@@ -119,4 +119,4 @@ def _described(user: AbstractBaseUser) -> Iterator[dict[str, Any]]:
     while batch := list(islice(rows, EXPORTED_AT_ONCE)):
         described = fields.sign_ins_described(placed(map(past_of, batch)), users)
         for row, each in zip(batch, described, strict=True):
-            yield each | {field.name: field.value(Row(row)) for field in STORED}
+            yield each | {field.name: field.value(Described(row)) for field in STORED}

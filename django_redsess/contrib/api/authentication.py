@@ -1,0 +1,107 @@
+"""Who asks: by default, the user of the session whose cookie comes with the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, get_type_hints
+
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import ImproperlyConfigured, RequestDataTooBig, SuspiciousOperation
+from django.http import HttpRequest
+from django.http.multipartparser import MultiPartParserError
+from django.http.request import HttpHeaders
+from django.middleware.csrf import get_token
+from ninja.responses import Status
+from ninja.security import APIKeyCookie
+from ninja.utils import check_csrf
+
+from django_redsess import online
+from django_redsess.contrib.api.problems import Problem
+from django_redsess.contrib.api.schemas import TEXT_MAX, Query
+from django_redsess.session.store import session_of
+
+SAFE = ("GET", "HEAD")
+
+
+class SessionCookie(APIKeyCookie):
+    """
+    Knows the user whom the site's middleware has found: by the cookie of a session, or otherwise.
+
+    With the cookie of a session that is signed in, what changes something needs a CSRF token. Whom the middleware knows
+    otherwise, as by a token, needs none.
+    """
+
+    def __init__(self) -> None:
+        self.param_name = settings.SESSION_COOKIE_NAME
+        super().__init__()
+
+    def __call__(self, request: HttpRequest) -> Any:
+        session = session_of(request)
+        if session is None:
+            raise ImproperlyConfigured('django_redsess.contrib.api needs SESSION_ENGINE = "django_redsess.backend".')
+        # Not only if it is the same user: a middleware may let an administrator act as somebody else.
+        if request.user.is_authenticated and SESSION_KEY in session:
+            _check_csrf(request)
+        return super().__call__(request)
+
+    def _get_key(self, request: HttpRequest) -> str | None:
+        return None
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Any:
+        return request.user if request.user.is_authenticated else None
+
+
+def _check_csrf(request: HttpRequest) -> None:
+    try:
+        refused = check_csrf(request)
+    except RequestDataTooBig:
+        raise Problem(413, "The body is too long.") from None
+    except (SuspiciousOperation, MultiPartParserError):
+        # Django reads forms for the token.
+        raise Problem(400, "The request can't be read: a body must be of the type application/json.") from None
+    if refused is not None:
+        name = HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME)
+        raise Problem(403, f"The CSRF token in the header {name} is missing or wrong, or the origin is.")
+    if request.method in SAFE and not settings.CSRF_USE_SESSIONS:
+        # The cookie from which scripts take the token. It is set where the browser has none.
+        get_token(request)
+
+
+def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Let ``operation`` act as the user whom ``auth`` has found, and refuse parameters that it does not have."""
+    hints = [hint for hint in get_type_hints(operation).values() if isinstance(hint, type) and issubclass(hint, Query)]
+    fields = {name: field for hint in hints for name, field in hint.model_fields.items()}
+
+    @wraps(operation)
+    def answer(request: Any, *args: Any, **kwargs: Any) -> Any:
+        user = request.auth
+        if not isinstance(user, AbstractBaseUser):
+            raise ImproperlyConfigured("auth of django_redsess.contrib.api.urls() must return a user, or None.")
+        if not user.is_active:
+            raise Problem(401, "This account is not active.")
+        request.user = user
+        for name, values in request.GET.lists():
+            if name not in fields:
+                known = ", ".join(sorted(fields)) or "none"
+                raise Problem(422, f"There is no parameter {name[:TEXT_MAX]!r}. Parameters: {known}.")
+            if len(values) > 1 and not isinstance(fields[name].default, list):
+                raise Problem(422, f"{name} is given more than once.")
+        content = operation(request, *args, **kwargs)
+        session = session_of(request)
+        if session is not None and session.modified and not session.is_empty():
+            # Now, so that an end meanwhile, or an outage, has an answer of this API.
+            session.save()
+        return Status(204, None) if content is None else content
+
+    return answer
+
+
+def sid_of(request: HttpRequest) -> str | None:
+    """Return the sid of the session that ``request`` came with, None without one, or if it is not of who asks."""
+    session = session_of(request)
+    if session is None or session.get(SESSION_KEY) != online.user_id_of(request.user):  # type: ignore[arg-type]
+        return None
+    return session.stored_sid

@@ -1,0 +1,244 @@
+"""What requests to the API say, and what its answers are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from django.core import signing
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    create_model,
+)
+
+from django_redsess.conf import MESSAGE_MAX
+from django_redsess.contrib.api import problems
+from django_redsess.online.export import iso
+from django_redsess.online.fields import BLOCK, SESSION, SIGN_IN
+from django_redsess.online.fields import Field as DescribedField
+from django_redsess.online.listing import SIDS_MAX, USERS_MAX
+from django_redsess.session import notice
+
+LIMIT, LIMIT_MAX = 50, 100
+
+TEXT_MAX = 200
+"""The most characters of a text that is searched for."""
+
+
+def _storable(value: Any) -> Any:
+    # JSON may have half a character, which no server stores; and PostgreSQL has no NUL.
+    if isinstance(value, str) and ("\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
+        raise ValueError("a text without NUL and without half characters")
+    return value
+
+
+def _as_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("a time with its offset, such as 2031-04-01T12:00:00Z")
+    return value
+
+
+def _within_the_calendar(at: datetime) -> datetime:
+    # The first and last years may lie outside of what Python knows, in another time zone.
+    if not 1970 < at.year < 9999:
+        raise ValueError("a year from 1971 to 9998")
+    return at
+
+
+Text = Annotated[str, BeforeValidator(_storable)]
+SessionId = Annotated[str, Field(min_length=1, description="The id of a session: that of a list.")]
+UserId = Annotated[str, Field(min_length=1, description="The primary key of a user as text.")]
+Searched = Annotated[Text, Field(max_length=TEXT_MAX), AfterValidator(str.strip)]
+Message = Annotated[Text, Field(max_length=MESSAGE_MAX), AfterValidator(notice.clean)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_within_the_calendar)]
+
+Seconds = Annotated[float, BeforeValidator(lambda at: at.timestamp())]
+"""A time in seconds since 1970, as django-allauth's API has times."""
+
+Iso = Annotated[str, BeforeValidator(iso), Field(json_schema_extra={"format": "date-time"})]
+
+
+class Query(BaseModel):
+    """The parameters of a query. There are no others, and each is given once, unless it is a list."""
+
+
+class ListQuery(Query):
+    """
+    The page of a list. Lists add their filters.
+
+    A cursor is a place in a list, signed: it fits the same filters and order only. ``about`` says whose list it is,
+    where the path does.
+    """
+
+    limit: int = Field(LIMIT, ge=1, le=LIMIT_MAX, description="How many a page has.")
+    cursor: str = Field(
+        "", max_length=500, description="The `next` of the page before, with the same filters and order."
+    )
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"limit", "cursor"}, exclude_unset=True)
+
+    def place(self, about: str = "") -> Any:
+        """Return the place that the cursor has. None without one."""
+        try:
+            return signing.loads(self.cursor, salt=self._list(about)) if self.cursor else None
+        except signing.BadSignature:
+            text = "cursor must be the next of the page before, with the same filters and order."
+            raise problems.Problem(422, text) from None
+
+    def cursor_of(self, place: Sequence[int | str] | None, about: str = "") -> str | None:
+        """Return the cursor of ``place``. None if there is no other page."""
+        return None if place is None else signing.dumps(list(place), salt=self._list(about))
+
+    def _list(self, about: str) -> str:
+        return json.dumps(["django_redsess.contrib.api", type(self).__name__, about, self.filters], sort_keys=True)
+
+
+class OfUsers(ListQuery):
+    """A list that can be one of some users."""
+
+    user: list[Annotated[Text, Field(min_length=1, max_length=TEXT_MAX)]] = Field(
+        [], max_length=USERS_MAX, description="Of these users only: primary keys as text. The parameter may repeat."
+    )
+
+
+class UserSessionsQuery(ListQuery):
+    """The order of a list of sessions."""
+
+    order: Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"] | None = Field(
+        None, description="By sign-in or by last seen. With a minus, the latest come first."
+    )
+
+
+class SessionsQuery(UserSessionsQuery, OfUsers):
+    """The filters of sessions: those of the admin's page."""
+
+    q: Searched = Field("", description="What is searched for: users, an address, a network, or the id of a session.")
+    guests: Literal["true", "only"] | None = Field(
+        None, description="`true` adds guests, `only` leaves out everybody else. The order is by last seen then."
+    )
+    active: Literal["5m", "1h", "1d"] | None = Field(
+        None, description="Seen in the last five minutes, hour or day. The order is by last seen then."
+    )
+    staff: Literal["true"] | None = Field(None, description="`true`: of staff only.")
+    network: Searched = Field("", description="Of an address, or of a network such as `198.51.100.0/24`.")
+    browser: Searched = Field("", description="Of a browser, such as `Firefox` or `Firefox 140`.")
+    system: Searched = Field("", description="Of an operating system, such as `Windows`.")
+
+
+class EndQuery(Query):
+    message: Message = Field("", description="What the user is told.")
+
+
+class Body(BaseModel):
+    """The JSON object of a body. It has no other fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class EndSessions(Body):
+    ids: list[Text] = Field(min_length=1, max_length=SIDS_MAX, description="The ids of sessions.")
+    message: Message = Field("", description="What the users are told.")
+
+
+class Password(Body):
+    password: Annotated[SecretStr, BeforeValidator(_storable)] = Field(min_length=1)
+
+
+class BlockUser(Body):
+    until: Moment = Field(
+        description="Until when the user can't sign in, with a time zone. At most 7 days ahead: 403 above that. "
+        "Superusers, and who may change the user, block for up to 3660 days: 422 above that."
+    )
+    message: Message = Field("", description="What the user is told.")
+
+
+def _schema_of(name: str, fields: Iterable[DescribedField], **types: Any) -> Any:
+    """Return the schema of what has these ``fields``. ``types`` replace theirs, by name."""
+    as_told = {datetime: Seconds, datetime | None: Seconds | None}
+    members = {
+        each.name: (types.get(each.name) or as_told.get(each.type, each.type), Field(description=each.meaning))
+        for each in fields
+    }
+    return create_model(name, **members)  # type: ignore[call-overload]
+
+
+Session = _schema_of("Session", SESSION)
+SignIn = _schema_of("SignIn", SIGN_IN)
+Block = _schema_of("Block", BLOCK, until=Iso)
+
+
+class LookedThrough(BaseModel):
+    """How much a search by network, browser or system has looked through."""
+
+    count: int = Field(ge=0, description="So many sessions.")
+    is_all: bool = Field(description="Whether these are all.")
+
+
+Next = Annotated[str | None, Field(description="The cursor of the next page. Null on the last one.")]
+
+
+class SessionList(BaseModel):
+    sessions: list[Session]  # type: ignore[valid-type]
+    next: Next
+    looked_through: LookedThrough | None = None
+
+
+class SignInList(BaseModel):
+    sign_ins: list[SignIn]  # type: ignore[valid-type]
+    next: Next
+
+
+MayReturn = Annotated[
+    bool,
+    Field(
+        description="Whether fewer replicas have confirmed the ends than the setting CONFIRM_ENDS asks for: after a "
+        "failover, sessions may be back."
+    ),
+]
+
+
+class Ended(BaseModel):
+    ended: int = Field(ge=0, description="How many sessions have ended.")
+    may_return: MayReturn
+
+
+class EndedSessions(BaseModel):
+    ended: list[str] = Field(description="They have ended now.")
+    refused: list[str] = Field(description="You may not end them.")
+    gone: list[str] = Field(description="They were over, or never were.")
+    may_return: MayReturn
+
+
+class NewBlock(Block):  # type: ignore[misc, valid-type]
+    ended: int = Field(ge=0, description="How many sessions the block has ended.")
+
+
+class Counts(BaseModel):
+    signed_in: int = Field(ge=0, description="Sessions that are signed in.")
+    guests: int = Field(ge=0, description="Sessions of guests.")
+    active: int = Field(ge=0, description="Signed-in sessions that were seen in the last five minutes.")
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 has them."""
+
+    type: str = Field(description="Names the kind of problem: a URI, or `about:blank`.")
+    title: str = Field(description="The kind in words.")
+    status: int = Field(ge=400, le=599, description="The status of the answer.")
+    detail: str = Field(description="What is wrong here.")
+    url: str = Field("", description="With the type `authentication-required`: where to authenticate again.")
+
+
+def answers(schema: Any, *errors: int) -> dict[Any, Any]:
+    """Return what an operation answers: ``schema``, or nothing if that is None, or one of these ``errors``."""
+    return {204 if schema is None else 200: schema, frozenset({401, 422, 503, *errors}): Problem}
