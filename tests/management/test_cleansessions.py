@@ -243,6 +243,8 @@ def test_two_cleaners_share_the_work(redis, new_session, start) -> None:
     assert [cleaner.stop() for cleaner in cleaners] == [(0, "")] * 2
     one, other = (removed_by(cleaner.stdout) for cleaner in cleaners)
     assert (one + other, one > 0, other > 0) == (2000, True, True)
+    # Each of them was ended once.
+    assert int(redis.hget(keyspace().partitions[0].totals, "expired")) == 2000
 
 
 @pytest.mark.both_servers

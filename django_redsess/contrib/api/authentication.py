@@ -8,7 +8,6 @@ from typing import Any, get_type_hints
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
-from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ImproperlyConfigured, RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest
 from django.http.multipartparser import MultiPartParserError
@@ -78,9 +77,9 @@ def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(operation)
     def answer(request: Any, *args: Any, **kwargs: Any) -> Any:
         user = request.auth
-        if not isinstance(user, AbstractBaseUser):
+        if getattr(user, "is_authenticated", None) is not True:
             raise ImproperlyConfigured("auth of django_redsess.contrib.api.urls() must return a user, or None.")
-        if not user.is_active:
+        if not getattr(user, "is_active", True):
             raise Problem(401, "This account is not active.")
         request.user = user
         for name, values in request.GET.lists():

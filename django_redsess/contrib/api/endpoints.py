@@ -177,7 +177,7 @@ def _failed(request: HttpRequest, error: HttpError) -> HttpResponse:
     cause = error.__cause__
     if isinstance(cause, Problem):
         return cause.response()
-    if cause is not None:
+    if cause is not None and error.status_code == 400:
         return Problem(422, "The body must be JSON.").response()
     return Problem(error.status_code, str(error)).response()
 

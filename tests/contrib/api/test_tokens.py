@@ -15,6 +15,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import clear_url_caches
 
 from django_redsess import online
 from testproject.servers import Server
@@ -43,7 +44,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.syspath_prepend(folder)
         yield
         for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
-            patch.delitem(sys.modules, name)
+            del sys.modules[name]
+    clear_url_caches()
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def shown(site: Site) -> None:
     """Every page, function and command shows each user's sessions, and nobody else's."""
     everybody = sorted([*twice(site.people), "admin"])
     assert site.listed("") == everybody
-    assert site.listed({"staff": "1"}) == ["admin"]
+    assert site.listed({"staff": "true"}) == ["admin"]
     assert site.listed({"user": "a:b c"}) == []
     assert site.listed({"user": [site.key(name) for name in site.people[:2]]}) == twice(site.people[:2])
     assert online.count(user_ids=[site.key(name) for name in site.people]) == len(site.browsers)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.urls import clear_url_caches
 
 from django_redsess import online
 from django_redsess.permissions import Rules
@@ -50,6 +51,8 @@ def shop(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         for each, there in made.items():
             monkeypatch.setitem(sys.modules, each, there)
         exec(texts[f"shop/{name}.py"], module.__dict__)
+    # Other guides have a module of this name, too.
+    clear_url_caches()
 
 
 def signed_in(name: str, *permissions: str, **more: Any) -> Any:

@@ -96,7 +96,7 @@ urlpatterns.append(path("", include((shop, "shop"))))
     },
     "accounts": {"names": "from django.contrib.auth.models import Group; Group.objects.create(name='Acme')"},
     "events": {"names": "from django_redsess import cleaning; cleaning.sample()"},
-    # Nobody brokers. In a new process, a task that is sent runs at once.
+    # Without a worker: a task runs where it is sent.
     "celery": {"settings": "CELERY_TASK_ALWAYS_EAGER = True"},
     "sockets": {
         "settings": "",
