@@ -133,14 +133,14 @@ def list_user_sessions(request: Any, id: Path[UserId], asked: Query[UserSessions
 def _listed(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet, about: str = "") -> dict[str, Any]:
     if matching.sids is None and matching.session_filter.names_client:
         return _searched(request, asked, matching)
-    place = asked.place(about)
+    place = asked.place(2, about)
     rows, last = matching.after(Place(*place) if place else None, asked.limit)
     return {"sessions": _described(request, rows), "next": asked.cursor_of(last, about)}
 
 
 def _searched(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet) -> dict[str, Any]:
     # No list has these together. Each page searches again, and skips what the pages before it had.
-    [offset] = asked.place() or [0]
+    [offset] = asked.place(1) or [0]
     count, end = matching.count(), offset + asked.limit
     looked = matching.looked_through
     return {

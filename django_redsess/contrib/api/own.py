@@ -34,7 +34,7 @@ NO_SESSION = "You have no session with this id."
 @router.get("me/sessions", response=answers(SessionList))
 def list_own_sessions(request: Any, asked: Query[ListQuery]) -> Any:
     """List your sessions. The newest sign-ins come first. `next` is null on the last page."""
-    place = asked.place("me")
+    place = asked.place(2, "me")
     of_user = SessionFilter((online.user_id_of(request.user),))
     after = Place(*place) if place else None
     found, last = online.page_after(of_user, after, asked.limit, by_seen=False, latest_first=True)

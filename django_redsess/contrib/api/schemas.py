@@ -87,10 +87,16 @@ class ListQuery(Query):
     def filters(self) -> dict[str, Any]:
         return self.model_dump(exclude={"limit", "cursor"}, exclude_unset=True)
 
-    def place(self, about: str = "") -> Any:
-        """Return the place that the cursor has. None without one."""
+    def place(self, parts: int, about: str = "") -> Any:
+        """Return the place that the cursor has, which has so many parts. None without a cursor."""
+        if not self.cursor:
+            return None
         try:
-            return signing.loads(self.cursor, salt=self._list(about)) if self.cursor else None
+            place = signing.loads(self.cursor, salt=self._list(about))
+            if len(place) != parts:
+                # What is listed in another way by now.
+                raise signing.BadSignature
+            return place
         except signing.BadSignature:
             text = "cursor must be the next of the page before, with the same filters and order."
             raise problems.Problem(422, text) from None

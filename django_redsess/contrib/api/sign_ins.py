@@ -72,7 +72,7 @@ def list_sign_ins(request: HttpRequest, asked: Query[SignInsQuery]) -> Any:
 
 
 def _listed(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict[str, Any]:
-    place = asked.place()
+    place = asked.place(2)
     listed = sign_ins_admin.changelist_of(request, urlencode(asked.filters, doseq=True))
     if listed is None:
         raise Problem(422, "The page of sign-ins refuses this query.")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from django_redsess import online
+from django_redsess.contrib.api.schemas import SessionsQuery
 from tests.helpers.accounts import sid_of
 from tests.helpers.api import ask, get, ids, status
 from tests.helpers.store import keyspace
@@ -89,6 +90,12 @@ def test_a_cursor_is_of_one_list_only(root, new_session) -> None:
     for path in ("users/1000/sessions", "me/sessions", "history"):
         assert status(root, "get", path, cursor=cursor) == 422
     assert status(root, "get", "sessions", cursor=cursor[:-2] + "!!") == 422
+
+
+def test_a_cursor_of_what_is_listed_in_another_way_by_now_is_refused(root) -> None:
+    asked = SessionsQuery(browser="Firefox")
+    for place, expected in (([10], 200), ([1_700_000_000_000, "x" * 20], 422)):
+        assert status(root, "get", "sessions", browser="Firefox", cursor=asked.cursor_of(place)) == expected
 
 
 @pytest.mark.usefixtures("partitions")
