@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 from django.apps import apps
@@ -110,8 +110,13 @@ class Api(NinjaAPI):
         return str(self.renderer.media_type)
 
     def get_openapi_schema(self, **kwargs: Any) -> Any:
-        described = super().get_openapi_schema(path_prefix="")
-        described["servers"] = [{"url": self.get_root_path({}).rstrip("/"), "description": "The API of this site."}]
+        here = {"url": self.get_root_path({}).rstrip("/"), "description": "The API of this site."}
+        return {**self._described, "servers": [here]}
+
+    @cached_property
+    def _described(self) -> dict[str, Any]:
+        # It takes a twentieth of a second to make, and anybody may ask for it.
+        described: dict[str, Any] = super().get_openapi_schema(path_prefix="")
         for operation in (each for methods in described["paths"].values() for each in methods.values()):
             text = " ".join(operation["description"].split())
             operation["summary"], _, operation["description"] = text.partition(". ")
