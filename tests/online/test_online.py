@@ -301,7 +301,8 @@ def test_all_sessions_of_a_user_are_ended_but_the_one_to_keep(new_session) -> No
     sessions = [new_session(user) for user in "7877"]
     user, sids = User(pk=7), sids_of(sessions)
     assert online.end_user(user, keep=sids[2], message="Bye.") == 2
-    assert sids_of(online.sessions()) == [sids[2], sids[1]]
+    # In any order: both may have begun in one moment.
+    assert set(sids_of(online.sessions())) == {sids[2], sids[1]}
     assert notice_of(sessions[0]).message == "Bye."
     assert online.end_user(user) == 1
     assert online.end_user(user) == 0
