@@ -19,6 +19,7 @@ from pydantic import (
     create_model,
 )
 
+from django_redsess import online
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.contrib.api import problems
 from django_redsess.online.export import iso
@@ -120,7 +121,7 @@ class OfUsers(ListQuery):
 class UserSessionsQuery(ListQuery):
     """The order of a list of sessions."""
 
-    order: Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"] | None = Field(
+    order: online.Order | None = Field(
         None, description="By sign-in or by last seen. With a minus, the latest come first."
     )
 

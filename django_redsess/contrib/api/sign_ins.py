@@ -83,8 +83,8 @@ def _listed(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict[str, 
     page = list(rows[: asked.limit + 1])
     last = page[asked.limit - 1] if len(page) > asked.limit else None
     seen = [row for row in page[: asked.limit] if rules().may_see_sign_in(request.user, row)]
-    sign_ins_admin._name(request, seen)
+    users = sign_ins_admin.name_users(request, seen)
     return {
-        "sign_ins": sign_ins_described((row.past for row in seen), seen[0].users if seen else {}),
+        "sign_ins": sign_ins_described((row.past for row in seen), users),
         "next": asked.cursor_of(None if last is None else (last.login_ms, last.pk)),
     }

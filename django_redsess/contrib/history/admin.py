@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from django.contrib import admin
@@ -134,7 +134,7 @@ class SignInAdmin(pages.ListAdmin):
         response = super().changelist_view(request, {**context, **(extra_context or {})})
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
         if changelist is not None:  # Else a redirect.
-            self._name(request, changelist.result_list)
+            self.name_users(request, changelist.result_list)
             response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
         return response
 
@@ -148,7 +148,7 @@ class SignInAdmin(pages.ListAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> SignIn | None:
         found: SignIn | None = super().get_object(request, object_id, from_field)
-        self._name(request, [found] if found else [])
+        self.name_users(request, [found] if found else [])
         return found
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -225,13 +225,15 @@ class SignInAdmin(pages.ListAdmin):
             link = pages.link(f"{url}?{SEARCH_VAR}={row.address}", pages.address_html(row.address))
         return format_html("<div>{}</div>", pages.sender_html(row.past, link))
 
-    def _name(self, request: HttpRequest, rows: Iterable[Any]) -> None:
+    def name_users(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
+        """Return the users of ``rows`` by primary key as text. Each row gets them, and what it says of the past."""
         # Names come in one query a page. Who may not be seen has none.
         rows = list(rows)
         ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
         users = visible_users(request, self.admin_site, ids)
         for row, sign_in in zip(rows, placed(past_of(row) for row in rows), strict=True):
             row.users, row.past = users, sign_in
+        return users
 
     def _about(self, request: HttpRequest, changelist: Any) -> dict[str, Any]:
         count, has_more = changelist.result_count, changelist.paginator.has_more
@@ -276,11 +278,11 @@ class SignInAdmin(pages.ListAdmin):
         batch: list[Any] = list(rows[:EXPORTED_AT_ONCE])
         while batch:
             last = batch[-1]
-            self._name(request, batch)
+            users = self.name_users(request, batch)
             # The file is the same in all languages.
             with translation.override(None):
                 seen = [row for row in batch if self.has_view_permission(request, row)]
-                described = fields.sign_ins_described((row.past for row in seen), last.users)
+                described = fields.sign_ins_described((row.past for row in seen), users)
             yield [record_of(each, fields.SIGN_IN) for each in described]
             after = rows.filter(login_ms__lte=last.login_ms).exclude(login_ms=last.login_ms, id__gte=last.pk)
             batch = list(after[:EXPORTED_AT_ONCE])

@@ -8,7 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -130,7 +130,7 @@ def _fit(text: str, width: int, title: str) -> str:
 
 LIMIT = 50
 
-ORDERS = ("created_at", "-created_at", "last_seen_at", "-last_seen_at")
+ORDERS = get_args(online.Order)
 
 FILTERS = ("user", "search", "staff", "active", "network", "browser", "system")
 """The options that leave sessions out, apart from ``--id``."""
@@ -276,13 +276,14 @@ class Command(CommandWithExamples):
         total, written = max(0, min(count - self.options["offset"], self.options["limit"])), 0
         on_terminal = sys.stderr.isatty() and self.options["verbosity"] > 0
         wanted = on_terminal and total > READ_AT_ONCE and not self.stdout.isatty()
+        columns = fields.without_request(fields.SESSION)
         with progress_bar(total, wanted=wanted) as bar:
             for page in pages:
                 users = users_by_id({session.user_id for session in page})
                 # The command endsessions takes these names.
                 names = {user_id: user.get_username() for user_id, user in users.items()}
                 for described in fields.described(page, names):
-                    say(line_of(record_of(described, fields.without_request(fields.SESSION))), self.stdout)
+                    say(line_of(record_of(described, columns)), self.stdout)
                 written += len(page)
                 if bar is not None:
                     bar.update(len(page))

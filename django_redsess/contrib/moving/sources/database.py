@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from importlib import import_module
 from itertools import accumulate
 from typing import Any
@@ -43,7 +44,7 @@ class DatabaseSource(EngineSource):
             return self.engine.get_model_class()
         return vars(import_module(self.engine.__module__))["Session"]
 
-    @property
+    @cached_property
     def _columns(self) -> tuple[str, ...]:
         fields = {field.name for field in self.model._meta.get_fields()}
         return (*COLUMNS, *CLIENT_COLUMNS) if fields.issuperset(CLIENT_COLUMNS) else COLUMNS
