@@ -36,6 +36,7 @@ from django.utils.translation import gettext, gettext_lazy
 from django_redsess import viewed
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
+from django_redsess.online.device_icons import device_icon
 from django_redsess.online.labels import exactly, when
 from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
@@ -217,13 +218,18 @@ def address_html(address: str) -> SafeString:
     return format_html('<bdi dir="ltr">{}</bdi>', address)
 
 
+def client_html(user_agent: str) -> SafeString:
+    """Return browser and system as HTML, with a picture of the kind of device. Nothing for ``""``."""
+    return format_html("{}{}", device_icon(user_agent), labels.browser_name(user_agent))
+
+
 def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:
     """
     Return the browser of a sign-in, with a mark if the device was new, and the address, as HTML.
 
     ``address`` is the HTML of the address, if it is more than its text.
     """
-    browser = labels.stored(labels.browser_name(sign_in.user_agent))
+    browser = client_html(sign_in.user_agent) or labels.stored("")
     new = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device"))
     mark = new if sign_in.is_new_device else ""
     where = address or address_html(labels.stored(sign_in.address))

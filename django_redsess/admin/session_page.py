@@ -28,6 +28,7 @@ from django_redsess.admin.users import limit_of_user, past_of, sign_ins_table, u
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
+from django_redsess.online.device_icons import device_icon
 from django_redsess.online.labels import when
 from django_redsess.permissions import rules
 from django_redsess.querysets import visible
@@ -215,7 +216,7 @@ class SessionPageAdmin(EndingAdmin):
     @admin.display(description=gettext_lazy("from"))
     def origin(self, session: OnlineSession) -> str:
         """Show browser, system, address and place, with a link to all sessions from this address."""
-        parts = [labels.browser_name(session.user_agent), pages.address_link(session, self.admin_site)]
+        parts = [pages.client_html(session.user_agent), pages.address_link(session, self.admin_site)]
         return _beside([part for part in parts if part] or [labels.stored("")])
 
     @admin.display(description=gettext_lazy("times"))
@@ -264,8 +265,11 @@ class SessionPageAdmin(EndingAdmin):
 
     def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
         browser, end = labels.stored(labels.browser_name(other.user_agent)), ""
+        icon, own = device_icon(other.user_agent), pages.own_mark(other)
         page = pages.link(page_url(request, self.admin_site, other.sid), browser)
-        where = format_html("{}{}<br>{}", page, pages.own_mark(other), pages.address_link(other, self.admin_site))
+        where = format_html(
+            "{}{}{}<br>{}", icon, page, own, pages.address_link(other, self.admin_site)
+        )
         if may_end:
             # A screen reader may read the links without their rows.
             name = gettext("End: %(browser)s, %(address)s")

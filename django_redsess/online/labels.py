@@ -22,7 +22,7 @@ from django_redsess.session.blocks import Block
 
 def browser_name(user_agent: str) -> str:
     """
-    Return the names of browser and system, such as "Firefox 145 on Linux".
+    Return the names of browser and system, such as "Firefox 145 on Linux" or "Safari 26 on iPhone".
 
     Returns ``user_agent`` itself if ua-parser does not know the browser, or is not installed (extra ``browsers``).
     """
@@ -33,21 +33,24 @@ def browser_name(user_agent: str) -> str:
     known = parse(user_agent)
     if known.user_agent is None:
         return user_agent
-    browser = " ".join(filter(None, (known.user_agent.family, known.user_agent.major)))
+    # The device says whether it is mobile: "Mobile Safari on iPhone" would say it twice.
+    family = known.user_agent.family.removeprefix("Mobile ").removesuffix(" iOS").removesuffix(" Mobile")
+    browser = " ".join(filter(None, (family, known.user_agent.major)))
     if known.os is None:
         return browser
     # As the filters name it, and its maker.
-    system = known.os.family.replace("Mac OS X", "macOS")
+    system = user_agents.apple_device_of(user_agent) or known.os.family.replace("Mac OS X", "macOS")
     return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
 
 
 def known_client(user_agent: str) -> str:
     """
-    Return browser and system without versions, such as "Firefox on Linux". ``""`` if neither is one of ours.
+    Return browser and system without versions, such as "Safari on iPhone". ``""`` if neither is one of ours.
 
     All other names come from the user agent itself: they are words of whoever has sent it.
     """
-    browser, system = user_agents.browser_of(user_agent), user_agents.system_of(user_agent)
+    browser = user_agents.browser_of(user_agent)
+    system = user_agents.apple_device_of(user_agent) or user_agents.system_of(user_agent)
     if browser and system:
         return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
     return browser or system

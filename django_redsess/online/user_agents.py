@@ -25,10 +25,11 @@ _PRODUCTS = (
     *(("Firefox", product) for product in ("Firefox", "FxiOS")),
     *(("Chrome", product) for product in ("CriOS", "HeadlessChrome", "Chrome", "Chromium")),
 )
+_APPLE_DEVICES = ("iPad", "iPhone", "iPod")
 _SYSTEMS = (
     ("Windows", "Windows"),
     ("Android", "Android"),
-    *(("iOS", text) for text in ("iPhone", "iPad", "iPod")),
+    *(("iOS", device) for device in _APPLE_DEVICES),
     *(("macOS", text) for text in ("Mac OS X", "Macintosh")),
     ("ChromeOS", "CrOS"),
     *(("Linux", text) for text in ("Linux", "X11")),
@@ -42,6 +43,26 @@ _PRODUCT = re.compile(r"([A-Za-z][\w.+-]*)/v?(\d+)?")
 def system_of(user_agent: str) -> str:
     """Return the operating system in ``user_agent``, such as "Windows". ``""`` if unknown."""
     return next((system for system, text in _SYSTEMS if text in user_agent), "")
+
+
+def apple_device_of(user_agent: str) -> str:
+    """Return "iPhone", "iPad" or "iPod", which people know better than iOS. ``""`` for any other device."""
+    return next((device for device in _APPLE_DEVICES if device in user_agent), "")
+
+
+@lru_cache(maxsize=4096)
+def device_kind_of(user_agent: str) -> str:
+    """
+    Return "phone", "tablet" or "desktop". ``""`` if the system is unknown, as of most programs.
+
+    An iPad that asks for pages as a Mac does, which is its default, counts as a desktop.
+    """
+    system = system_of(user_agent)
+    if apple_device_of(user_agent) == "iPad" or (system == "Android" and "Mobile" not in user_agent):
+        return "tablet"
+    if system in ("iOS", "Android"):
+        return "phone"
+    return "desktop" if system else ""
 
 
 def is_browser(user_agent: str, browser: str) -> bool:

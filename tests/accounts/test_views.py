@@ -73,7 +73,7 @@ def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice, bob) -
     this, other = rows(page)
     assert this.startswith("Firefox 145 on Linux Address 192.0.2.7 Signed in")
     assert this.endswith("Last seen just now This device")
-    assert other.startswith("Mobile Safari 26 on iOS Address 198.51.100.23 Signed in")
+    assert other.startswith("Safari 26 on iPhone Address 198.51.100.23 Signed in")
     assert other.endswith("Last seen just now End the session This was not me")
     assert "You are signed in with 2 browsers." in page.text
     assert "203.0.113.200" not in page.text
@@ -134,7 +134,7 @@ def test_markup_is_shown_as_text_no_session_key_is_on_the_page_and_no_cache_keep
 def test_a_user_ends_one_session_or_all_others_which_learn_why_and_nobody_elses(alice, bob) -> None:
     here, bobs = sign_in(alice), sign_in(bob)
     there, *others = (sign_in(alice, agent) for agent in (SAFARI_IPHONE, CHROME_MAC, FIREFOX_LINUX))
-    assert press(here, end_url(there)) == "The session was ended: Mobile Safari 26 on iOS."
+    assert press(here, end_url(there)) == "The session was ended: Safari 26 on iPhone."
     assert all(is_signed_in(browser) for browser in (here, bobs, *others))
     assert press(here, END_OTHERS) == "2 other sessions were ended."
     for browser in (there, *others):

@@ -98,9 +98,9 @@ def test_on_a_phone_each_row_is_a_card(admin: Page, settings: Any, keep_picture:
 
 
 def test_rows_tell_apart_what_they_are_about_and_show_the_focus(admin: Page) -> None:
-    expect(admin.get_by_role("rowheader", name="jun Mobile Safari 26 on iOS, 203.0.113.201")).to_have_count(1)
-    expect(admin.get_by_role("checkbox", name="jun: Mobile Safari 26 on iOS, 203.0.113.201")).to_have_count(1)
-    end = admin.get_by_role("link", name="End the session of jun: Mobile Safari 26 on iOS, 203.0.113.201")
+    expect(admin.get_by_role("rowheader", name="jun Safari 26 on iPhone, 203.0.113.201")).to_have_count(1)
+    expect(admin.get_by_role("checkbox", name="jun: Safari 26 on iPhone, 203.0.113.201")).to_have_count(1)
+    end = admin.get_by_role("link", name="End the session of jun: Safari 26 on iPhone, 203.0.113.201")
     row = row_of(admin, "jun")
     for link in (row.locator(".field-user a"), row.locator(".field-client a"), end):
         before = link.evaluate("link => getComputedStyle(link).outlineStyle")

@@ -4,8 +4,18 @@ import zlib
 
 import pytest
 
+from django_redsess.online.device_icons import device_icon
+from django_redsess.online.labels import browser_name, known_client
 from django_redsess.online.listing import SessionFilter
-from django_redsess.online.user_agents import BROWSERS, SYSTEMS, Wanted, is_browser, is_system, system_of
+from django_redsess.online.user_agents import (
+    BROWSERS,
+    SYSTEMS,
+    Wanted,
+    device_kind_of,
+    is_browser,
+    is_system,
+    system_of,
+)
 from tests.helpers.store import AGENTS, WINDOW_BITS, Client, client_packed
 
 pytestmark = pytest.mark.unit
@@ -89,3 +99,34 @@ def inflating() -> bytes:
     """A client part of less than 400 bytes that stands for a user agent of 300 000."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, WINDOW_BITS, zdict=AGENTS)
     return deflate.compress(CHROME.encode() + b"7" * 300_000) + deflate.flush()
+
+
+IPAD = IPHONE.replace("iPhone;", "iPad;")
+SAFARI = "AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1"
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "kind"),
+    [
+        (f"{IPHONE} {SAFARI} Mobile/15E148 Safari/604.1", "Safari 26 on iPhone", "phone"),
+        (f"{IPAD} {SAFARI} Mobile/15E148 Safari/604.1", "Safari 26 on iPad", "tablet"),
+        (f"{IPHONE} {WEBKIT} CriOS/143.0 Mobile/15E148 Safari/604.1", "Chrome 143 on iPhone", "phone"),
+        (f"{IPHONE} {WEBKIT} FxiOS/145.0 Mobile/15E148 Safari/604.1", "Firefox 145 on iPhone", "phone"),
+        (f"{ANDROID} {WEBKIT} Chrome/143.0.0.0 Mobile Safari/537.36", "Chrome 143 on Android", "phone"),
+        ("Mozilla/5.0 (Android 14; Mobile; rv:145.0) Gecko/145.0 Firefox/145.0", "Firefox 145 on Android", "phone"),
+        (f"{ANDROID} {WEBKIT} Chrome/143.0.0.0 Safari/537.36", "Chrome 143 on Android", "tablet"),
+        (f"{MAC} {SAFARI} Safari/605.1.15", "Safari 26 on macOS", "desktop"),
+        (CHROME, "Chrome 120 on Windows", "desktop"),
+        ("curl/8.5.0", "curl 8", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_device_has_the_name_that_people_know_and_a_picture_of_its_kind(agent: str, name: str, kind: str) -> None:
+    assert browser_name(agent) == name
+    if name != "curl 8":
+        family, _, system = name.partition(" on ")
+        assert known_client(agent) == " on ".join(filter(None, (family.rstrip(" 0123456789"), system)))
+    assert device_kind_of(agent) == kind
+    icon = device_icon(agent)
+    assert bool(icon) == bool(kind)
+    assert not kind or f'aria-label="{ {"phone": "Phone", "tablet": "Tablet", "desktop": "Computer"}[kind] }"' in icon
