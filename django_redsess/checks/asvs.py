@@ -50,7 +50,7 @@ def _of_timeouts() -> Iterator[checks.CheckMessage]:
         yield problem("W093", message, f"{hint} {_unless('W093')}")
     if conf.ABSOLUTE_TIMEOUT is None:
         message = (
-            "REDSESS['ABSOLUTE_TIMEOUT'] is not set: a session that is used and saved needs no other sign-in, ever "
+            "REDSESS['ABSOLUTE_TIMEOUT'] is not set: a session that is used and saved never needs another sign-in "
             f"({STANDARD}, 7.3.2)."
         )
         hint = "Set it in seconds, or REDSESS['PROFILE'] to 'strict'."

@@ -63,9 +63,9 @@ def _is_right(setting: Any) -> bool:
 
 def _weaknesses(key: str | bytes) -> Iterator[str]:
     if len(key) < KEY_LENGTH_MIN:
-        yield f"has less than {KEY_LENGTH_MIN} characters"
+        yield f"has fewer than {KEY_LENGTH_MIN} characters"
     if len(set(key)) < KEY_CHARACTERS_MIN:
-        yield f"has less than {KEY_CHARACTERS_MIN} different ones"
+        yield f"has fewer than {KEY_CHARACTERS_MIN} different ones"
     if _bytes(key).startswith(INSECURE_PREFIX.encode()):
         yield f"begins with {INSECURE_PREFIX!r}"
 

@@ -38,7 +38,7 @@ def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
         if conf.MOVE_FROM is None and conf.MOVE_TO is None and conf.MOVES is False:
             return []
         message = f"MOVE_FROM, MOVE_TO and MOVES have no effect: SESSION_ENGINE is {settings.SESSION_ENGINE!r}."
-        hint = "Set SESSION_ENGINE to the engine that moves; or remove them, when movesessions leaves nothing to move."
+        hint = "Set SESSION_ENGINE to the engine that moves. If movesessions has nothing left to move, remove them."
         return [problem("W060", message, hint)]
     if apps.is_installed(APP_OF_MOVES):
         return []
@@ -58,10 +58,11 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
         # In this order: without rows, nothing is sent, and nothing agreed about the store.
         was_moved = Session.objects.exists() and seconds_since_first_move() is not None
         if was_moved and Session.objects.filter(expire_date__gt=stored(time_of(reading.time().run()))).exists():
-            message = "Sessions were moved here, and rows of theirs are left in the table of Django's sessions."
+            message = "Sessions were moved here, but their rows are still in the table of Django's sessions."
             hint = (
-                "Whoever reads them, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as they were, and "
-                "run manage.py movesessions --finish; or, if no session there is needed any more, empty the table."
+                "Anyone who reads these rows, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as "
+                "they were, and run manage.py movesessions --finish. If nobody needs a session there any more, empty "
+                "the table."
             )
             return [problem("W064", message, hint)]
     return []

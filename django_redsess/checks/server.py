@@ -109,8 +109,8 @@ def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = f"LOCATION of {name_of_cache()} names {len(urls)} servers: sessions are on the first only."
     hint = (
-        "Name one. A cluster needs the factory of this app in OPTIONS, and replicas that take over need Sentinel, both "
-        "with django-redis."
+        "Name one. A cluster needs the factory of this app in OPTIONS. Replicas that take over need Sentinel. Both "
+        "need django-redis."
     )
     return [problem("W055", message, hint)]
 
@@ -166,7 +166,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
         elif _backend() is not caches.DJANGO_REDIS:
             # With nothing said they are set.
             named = " and ".join(missing)
-            add = f"Remove {named} from {_place_of_options()}, or set 0.5 there: what is left out is 0.5 for sessions."
+            add = f"Remove {named} from {_place_of_options()}, or set 0.5 there: the default for sessions is 0.5."
         message = f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}."
         found.append(problem("W010", message, f"{add} {effect}"))
     return found
@@ -196,8 +196,8 @@ def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
     stop = {
         SERVER: f"Remove {where}: they multiply the wait in an outage, and can count a view twice. This app repeats a "
         "command once, where that is harmless.",
-        SENTINELS: f"{ADD_TO_SENTINELS} Else redis-py retries up to ten times, and each sentinel that is down costs "
-        "seconds.",
+        SENTINELS: f"{ADD_TO_SENTINELS} Otherwise redis-py retries up to ten times, and each sentinel that is down "
+        "costs seconds.",
     }
     return [
         problem("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", stop[whose])
@@ -346,17 +346,17 @@ Told = tuple[str, str, str]
 def why_unusable(pool: Any, error: Exception) -> Told:
     """Tell why the server of this pool answers ``error`` to all that is asked, or does not answer."""
     if isinstance(error, InvalidResponse):
-        message = "The server that holds the sessions can't be reached: what answers there is no Redis or Valkey."
+        message = "The server that holds the sessions can't be reached: another kind of server answers there."
         return "W050", message, f"Change host and port in LOCATION of {name_of_cache()}."
     said = f"{message_of(error)}.".replace("..", ".")
     if has_answered(error):
         return "W050", said, _what_to_change(pool, error)
     if issubclass(pool.connection_class, SSLConnection) and _speaks_without_tls(pool):
-        message = f"{name_of_cache()} connects with TLS (rediss://), and its server speaks without: no request works."
+        message = f"{name_of_cache()} connects with TLS (rediss://), but its server does not use TLS: no request works."
         return "W051", message, "Begin LOCATION with redis://, or set up TLS on the server."
     hint = (
-        f"If it is not to run now, nothing is wrong. Otherwise look at host, port and scheme in LOCATION of "
-        f"{name_of_cache()} (rediss:// is with TLS), and whether the server runs."
+        f"Ignore this if the server is not meant to run now. Otherwise start it, and compare its host and port with "
+        f"LOCATION of {name_of_cache()} (rediss:// means TLS)."
     )
     return "I049", said, hint
 
@@ -372,7 +372,7 @@ def _what_to_change(pool: Any, error: Exception) -> str:
         each = "" if pool.cluster is None else " Nodes do not tell each other about users: each needs the user."
         return f"Give user and password in LOCATION of {entry}. {WRITE_AS}{each}"
     if is_of_database(error):
-        return f"LOCATION of {entry} ends in the number of the database. Servers have 0 to 15, unless told otherwise."
+        return f"LOCATION of {entry} ends in the number of the database. Most servers have 0 to 15."
     return "Until the server takes commands, requests are answered with 503."
 
 

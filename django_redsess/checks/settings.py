@@ -144,10 +144,10 @@ def check_cookie(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     found = []
     if settings.SESSION_COOKIE_SECURE is not True:
-        hint = "Set it to True. Else the cookie is sent over plain HTTP, too, where others can read it."
+        hint = "Set it to True. Otherwise the cookie is also sent over plain HTTP, where others can read it."
         found.append(problem("W021", "SESSION_COOKIE_SECURE is not True.", hint))
     if settings.SESSION_COOKIE_HTTPONLY is not True:
-        hint = "Set it to True. Else every script in your pages can read the cookie, injected ones too."
+        hint = "Set it to True. Otherwise every script in your pages can read the cookie, even an injected one."
         found.append(problem("W022", "SESSION_COOKIE_HTTPONLY is not True.", hint))
     return found
 
@@ -403,4 +403,4 @@ def _of_models() -> Iterator[str]:
         related = issubclass(model, user_model) or issubclass(user_model, model)
         if issubclass(model, AbstractBaseUser) and not (related or model._meta.proxy or model._meta.swapped):
             label = model._meta.label
-            yield f"{label} is a model of users beside {user_model._meta.label}, and if they sign in here, too"
+            yield f"{label} is a model of users beside {user_model._meta.label}, and if its users also sign in here"

@@ -160,11 +160,11 @@ def test_a_key_is_not_shown_where_it_is_of_the_wrong_type(settings, key: object)
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        (STRONG[:31], "has less than 32 characters"),
-        ("ab" * 20, "has less than 8 different ones"),
+        (STRONG[:31], "has fewer than 32 characters"),
+        ("ab" * 20, "has fewer than 8 different ones"),
         (f"django-insecure-{STRONG}", "begins with 'django-insecure-'"),
         (f"django-insecure-{STRONG}".encode(), "begins with 'django-insecure-'"),
-        (b"short", "has less than 32 characters, has less than 8 different ones"),
+        (b"short", "has fewer than 32 characters, has fewer than 8 different ones"),
     ],
 )
 def test_a_weak_key_is_warned_of_and_not_shown(settings, key: str | bytes, why: str) -> None:
