@@ -196,6 +196,11 @@ class RankingQuerySet(RedisQuerySet[Any]):
         return () if self.query.is_empty() else self._named
 
     @property
+    def entries(self) -> Sequence[viewed.ViewCount]:
+        """The items that a filter names, with their views, the most viewed first."""
+        return self._found()
+
+    @property
     def total(self) -> viewed.ViewTotal:
         """How many items were viewed, and how often. It counts all items, whatever the filter is."""
         return self._once("total", viewed.total)
@@ -204,6 +209,16 @@ class RankingQuerySet(RedisQuerySet[Any]):
         """Set each row's ``object`` to what ``resolve`` returns for its item. It is called once for all rows."""
         clone = self.all()
         clone._resolve = resolve
+        return clone
+
+    def of_entries(self, entries: Iterable[viewed.ViewCount]) -> Self:
+        """Keep these items, whose views were just read: they are not counted again."""
+        counted = {entry.item: entry for entry in entries}
+        clone = self._of(counted)
+        clone._answers = {} if self._answers is None else self._answers
+        clone._answers[clone._named] = sorted(
+            (counted[item] for item in clone._named or ()), key=lambda entry: (-entry.views, entry.item)
+        )
         return clone
 
     def order_by(self, *field_names: Any) -> Self:

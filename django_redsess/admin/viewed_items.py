@@ -10,7 +10,7 @@ from typing import Any, cast
 from django.contrib import admin, messages
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import unquote
-from django.contrib.admin.views.main import SEARCH_VAR
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -28,6 +28,7 @@ from django_redsess.conf import conf
 from django_redsess.models import PopularItem
 from django_redsess.querysets import RankingQuerySet, item_of, visible
 
+NAMED_MAX = 1000  # A search looks at the names of so many items, the most viewed ones.
 LEAST_SHARE = 0.001  # A smaller share is shown as less than this one.
 
 
@@ -39,7 +40,6 @@ class PopularItemAdmin(ListAdmin):
     list_display_links = None
     sortable_by = ()
     search_fields = ("item",)
-    search_help_text = gettext_lazy("Search by the whole id of an item")
     actions = ("reset_selected",)
     change_list_template = "admin/django_redsess/popularitem/change_list.html"
     reset_template = "admin/django_redsess/popularitem/reset_confirmation.html"
@@ -54,15 +54,31 @@ class PopularItemAdmin(ListAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[PopularItem], search_term: str
     ) -> tuple[QuerySet[PopularItem], bool]:
-        term = search_term.strip()
+        """Find an item by its whole id, and those of the first 1 000 whose names have all words of the term."""
+        term, ranking = search_term.strip(), cast(RankingQuerySet, queryset)
+        if not term:
+            return ranking, False
         # Blanks around a term are usually a mistake, but may be part of an id: look for both.
-        return (queryset.filter(item__in=[search_term, term]) if term else queryset), False
+        found = list(ranking.filter(item__in=[search_term, term]).entries)
+        if conf.VIEWED_RESOLVE is not None:
+            first, words = viewed.popular(limit=NAMED_MAX), term.casefold().split()
+            names = links_of(request, self.admin_site, [entry.item for entry in first])
+            found += [entry for entry in first if entry.item in names and _has(names[entry.item].name, words)]
+        return ranking.of_entries(found), False
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        found = super().get_changelist_instance(request)
+        by_id = gettext("Search by the whole id of an item")
+        by_name = gettext("Search by name, or by the whole id of an item")
+        found.search_help_text = str(self.search_help_text or (by_id if conf.VIEWED_RESOLVE is None else by_name))
+        return found
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         context = {
             "title": capfirst(self.opts.verbose_name_plural),
             "has_reset_permission": self.has_reset_permission(request),
             "views_are_named": bool(conf.VIEWED_VIEWS),
+            "named_max": NAMED_MAX if conf.VIEWED_RESOLVE is not None else 0,
         }
         return super().changelist_view(request, {**context, **(extra_context or {})})
 
@@ -197,6 +213,11 @@ class PopularItemAdmin(ListAdmin):
             f"{100 * row.of_most:.2f}",
             text,
         )
+
+
+def _has(name: str, words: Sequence[str]) -> bool:
+    folded = name.casefold()
+    return all(word in folded for word in words)
 
 
 def _views(count: int) -> str:

@@ -13,11 +13,12 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import NoReverseMatch
 
 from django_redsess import viewed
+from django_redsess.admin import viewed_items
 from django_redsess.models import PopularItem
 from django_redsess.viewed import popularity
 from testproject.shop.models import Product
 from tests.helpers.admin_pages import Page, staff, words
-from tests.helpers.items import LIST, STRANGE, answer, asked, checkboxes, lines, names, rows, select
+from tests.helpers.items import LIST, STRANGE, answer, asked, checkboxes, lines, names, rows, select, select_all
 from tests.helpers.store import have_views
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
@@ -172,6 +173,34 @@ def test_any_item_is_shown_as_text_found_by_its_whole_id_and_reset(admin_client,
     assert names(response) == ["another"]
     assert sorted(lines()) == sorted((text, text, "Reset 3 views.") for text in shown)
     assert admin_client.get("/admin/").status_code == 200
+
+
+def test_items_are_found_by_parts_of_their_names(admin_client, known, products, redis, monkeypatch, resolve) -> None:
+    for term, found in {
+        "best": ["Best kite kite", "Best lamp lamp"],
+        "KIT": ["Best kite kite"],
+        "lam est": ["Best lamp lamp"],
+        "best rope": [],
+        "tail": ["tail"],
+        "<b>": [],
+    }.items():
+        response = admin_client.get(LIST, {"q": term})
+        assert names(response) == found, term
+        assert "were searched" not in Page(response).text
+    assert [row["rank"] for row in rows(admin_client.get(LIST, {"q": "best"}))] == ["1", "2"]
+    question = select_all(admin_client, "?q=best")
+    assert asked(question) == "Do you want to reset 1,650 views of 2 items?"
+    # Beyond the first items, the whole id finds one.
+    monkeypatch.setattr(viewed_items, "NAMED_MAX", 1)
+    response = admin_client.get(LIST, {"q": "best"})
+    assert names(response) == ["Best kite kite"]
+    assert "The names of the 1 most viewed items were searched." in Page(response).text
+    assert names(admin_client.get(LIST, {"q": "lamp"})) == ["Best lamp lamp"]
+    calls: list[int] = []
+    resolve(lambda items: calls.append(len(items)) or dict.fromkeys(items, "A thing"))
+    monkeypatch.setattr(viewed_items, "NAMED_MAX", 1000)
+    assert len(rows(admin_client.get(LIST, {"q": "thing"}))) == 4
+    assert calls == [4, 4]
 
 
 def test_search_finds_nothing_else_and_no_query_breaks_it(admin_client, known) -> None:
