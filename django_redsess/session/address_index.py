@@ -72,11 +72,16 @@ def network_of(text: str) -> Network | None:
     """
     Return the network that ``text`` names: an address, or a network such as ``198.51.100.0/24``. None for other text.
 
-    If the site stores only the network of an address (``CLIENT_ADDRESS``), an address stands for that network.
+    The beginning of an address stands for all that begin with it: ``198.51.100``, ``10.`` or ``2001:db8:``. A number
+    without a dot is none. If the site stores only the network of an address (``CLIENT_ADDRESS``), an address stands
+    for that network.
     """
     address, slash, length = text.partition("/")
     try:
-        network = _network(_bare(address) + slash + length.strip())
+        if beginning := _beginning(address):
+            network = _network(f"{beginning[0]}/{length.strip() if slash else beginning[1]}")
+        else:
+            network = _network(_bare(address) + slash + length.strip())
     except ValueError:
         return None
     if network.version == 6 and (mapped := network.network_address.ipv4_mapped) and network.prefixlen >= 96:
@@ -222,6 +227,26 @@ def _bare(text: str) -> str:
         text = text[1:-1]
     found = _DRESSED.fullmatch(text)
     return (found[1] or found[2] if found else text).partition("%")[0]
+
+
+# A number without a dot, and what has another first group than those of real addresses, may be a name.
+_BEGINNING = re.compile(
+    r"(?P<numbers>[0-9]{1,3}\.(?:[0-9]{1,3}\.){0,2})\*?|(?P<last>[0-9]{1,3}(?:\.[0-9]{1,3}){1,2})"
+    r"|(?P<groups>[0-9a-f]{4}:(?:[0-9a-f]{1,4}:){0,6})\*?|(?P<final>[0-9a-f]{4}(?::[0-9a-f]{1,4}){1,6})",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def _beginning(text: str) -> tuple[str, str] | None:
+    """Return the first address that begins with ``text``, and the length of what they share. None for other text."""
+    found = _BEGINNING.fullmatch(text.strip())
+    if found is None:
+        return None
+    if numbers := found["numbers"] or found["last"]:
+        parts = numbers.rstrip(".").split(".")
+        return ".".join(parts + ["0"] * (4 - len(parts))), str(8 * len(parts))
+    groups = (found["groups"] or found["final"]).rstrip(":").split(":")
+    return ":".join(groups) + "::", str(16 * len(groups))
 
 
 @lru_cache(maxsize=1024)

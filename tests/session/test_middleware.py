@@ -145,6 +145,36 @@ def test_a_search_takes_an_address_however_it_is_written() -> None:
     assert {text: network_of(text).text for text in networks} == networks
 
 
+@pytest.mark.unit
+def test_the_beginning_of_an_address_stands_for_its_network() -> None:
+    networks = {
+        "198.51.100": "198.51.100.0/24",
+        "198.51.100.": "198.51.100.0/24",
+        "198.51.100.*": "198.51.100.0/24",
+        " 198.51 ": "198.51.0.0/16",
+        "10.": "10.0.0.0/8",
+        "10.*": "10.0.0.0/8",
+        "198.51.100/24": "198.51.100.0/24",
+        "198.51.100./26": "198.51.100.0/26",
+        "2001:db8:": "2001:db8::/32",
+        "2001:DB8": "2001:db8::/32",
+        "2001:470": "2001:470::/32",
+        "2001:db8:*": "2001:db8::/32",
+        "fe80:": "fe80::/16",
+        "2001:2:3:4:5:6:7": "2001:2:3:4:5:6:7:0/112",
+        # It is a whole address.
+        "2001:db8::": "2001:db8::",
+    }
+    assert {text: network_of(text).text for text in networks} == networks
+    names = ("198", "10/8", "300.1", "198..51", ".198", "198.51.100.7.", "198.051", "198.51.100/33", "\uff11.51")
+    for name in (*names, "12:30", "aa:bb:cc", "add:", "198.51:80", "v1.2", "*", ".", ":", ""):
+        assert network_of(name) is None, name
+
+
+def test_no_beginning_is_kept_as_the_address_of_a_visitor(client) -> None:
+    assert online.get(sign_in(client, REMOTE_ADDR="198.51.100")).address == ""
+
+
 @pytest.mark.parametrize(
     ("option", "address", "kept"),
     [
