@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.contrib.auth.models import AbstractBaseUser
@@ -87,9 +87,36 @@ def may_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBase
     return user if user is not None and rules().may_block(request.user, user) else None
 
 
-def text_of(request: HttpRequest, sessions: Any, user: AbstractBaseUser) -> str:
-    """Say until when ``user`` is blocked, with the message. ``""`` for no block, and for who may not see it."""
-    return labels.blocked(online.block_of(user)) if visible(request, sessions, {online.user_id_of(user)}) else ""
+ASKED = "asked"
+"""The field of a form that lifts a block: it stands on the page that asks whether to end sessions."""
+
+
+class ShownBlock(NamedTuple):
+    """
+    A block as a page shows it.
+
+    ``text`` says until when, with the message. ``user`` is the name. ``fields`` are the hidden fields of the form that
+    lifts it, and none if the administrator may not.
+    """
+
+    text: str
+    user: str
+    fields: dict[str, str]
+
+
+def shown_block(
+    request: HttpRequest, sessions: Any, user: AbstractBaseUser, fields: Mapping[str, str]
+) -> ShownBlock | None:
+    """
+    Return the block of ``user`` as a page shows it. None for no block, and for who may not see it.
+
+    ``fields`` tell the form that lifts it where to return to: see :func:`unblock_view`.
+    """
+    user_id = online.user_id_of(user)
+    if not visible(request, sessions, {user_id}) or (block := online.block_of(user)) is None:
+        return None
+    may_lift = rules().may_block(request.user, user)
+    return ShownBlock(labels.blocked(block), str(user), {**fields, "user": user_id} if may_lift else {})
 
 
 def lift(request: HttpRequest, user: AbstractBaseUser) -> bool:
@@ -128,11 +155,10 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     rows = [
         {
             "user": _named(request, sessions, users, each.user_id),
-            "user_id": each.user_id,
             "until": labels.exactly(each.until),
             "message": each.message,
             "by": _by(request, sessions, named_enders, hidden, each.by),
-            "may_lift": (user := users[each.user_id]) is not None and rules().may_block(request.user, user),
+            "block": _to_lift(request, users[each.user_id]),
         }
         for each in found
         if each.user_id in users
@@ -146,7 +172,11 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
 
 
 def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
-    """Lift the block of one user, and return to the page."""
+    """
+    Lift the block of one user, and return to where the button was pressed.
+
+    That is the page of blocked users, unless the form has what :func:`pages.return_page_of` reads, or ``ASKED``.
+    """
     if not (rules().may_block(request.user) and sessions.has_view_permission(request)):
         raise PermissionDenied
     user_id = request.POST.get("user", "")
@@ -158,10 +188,20 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
         messages.success(request, pages.filled(gettext("%(user)s can sign in again."), user=name))
     else:
         messages.info(request, pages.filled(gettext("%(user)s was not blocked any more."), user=name))
-    return HttpResponseRedirect(pages.url_of("blocked", sessions.admin_site))
+    page = pages.return_page_of(request)
+    if ASKED in request.POST:
+        return HttpResponseRedirect(pages.end_url(request, sessions.admin_site, query=pages.query_of([user_id])))
+    url = page.url(sessions.admin_site) if page.parameters else pages.url_of("blocked", sessions.admin_site)
+    return HttpResponseRedirect(url)
 
 
 TEMPLATE = "admin/django_redsess/onlinesession/blocked.html"
+
+
+def _to_lift(request: HttpRequest, user: AbstractBaseUser | None) -> ShownBlock | None:
+    if user is None or not rules().may_block(request.user, user):
+        return None
+    return ShownBlock("", str(user), {"user": online.user_id_of(user)})
 
 
 def _by(

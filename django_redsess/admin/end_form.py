@@ -23,7 +23,8 @@ def reasons() -> list[tuple[str, str]]:
 
 class EndForm(forms.Form):
     """
-    Which sessions to end, and the message for their users: a reason, words of one's own, or both.
+    Which sessions to end, and the message for their users: a reason, words of one's own, or both. And a note about
+    it, which they never read.
 
     The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
     """
@@ -34,12 +35,19 @@ class EndForm(forms.Form):
     latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
     # Progress, signed: see signed_progress().
     progress = forms.CharField(required=False, widget=forms.HiddenInput)
-    reason = forms.ChoiceField(label=gettext_lazy("Reason"), required=False, choices=reasons)
+    reason = forms.ChoiceField(label=gettext_lazy("Reason, which the user reads"), required=False, choices=reasons)
     message = forms.CharField(
-        label=gettext_lazy("Message"),
+        label=gettext_lazy("Message to the user"),
         required=False,
         max_length=MESSAGE_MAX,
         help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
+        widget=forms.TextInput(attrs={"size": 60}),
+    )
+    note = forms.CharField(
+        label=gettext_lazy("Internal note"),
+        required=False,
+        max_length=MESSAGE_MAX,
+        help_text=gettext_lazy("Optional. It is kept in the history in the admin only. No user is told."),
         widget=forms.TextInput(attrs={"size": 60}),
     )
     own = forms.BooleanField(
@@ -48,6 +56,8 @@ class EndForm(forms.Form):
 
     # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
     deactivate = forms.CharField(required=False)
+    # The answer to the second question, which asks about the account only.
+    is_confirmed = forms.BooleanField(required=False)
     # For how long a user is blocked, too, and the primary key: see blocking.choices().
     block = forms.CharField(required=False)
 
@@ -59,6 +69,7 @@ class EndForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Join reason and message: ``message`` is the whole of what the users read."""
         data = self.cleaned_data
+        data["note"] = notice.clean(data.get("note", ""))
         data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
         if len(data["message"]) > MESSAGE_MAX:
             text = gettext("Reason and message together have at most %(limit)d characters.")

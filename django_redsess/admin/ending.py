@@ -99,59 +99,64 @@ class EndingAdmin(QuestionAdmin):
             if len(found) == 1:
                 return self.ask(request, data, form)
             del found[own_sid]
-        sids, ended = self.end_found(request, found.values(), data["message"])
+        sids, ended = self.end_found(request, found.values(), data["message"], data["note"])
         response = self._answer(request, self._text_of(request, ended, found), ended.confirmed_by)
         self._report_protected(request, len(found) - len(sids))
         self._report_gone(request, gone + len(sids) - len(ended))
         return response
 
     def end_found(
-        self, request: HttpRequest, found: Iterable[OnlineSession], message: str
+        self, request: HttpRequest, found: Iterable[OnlineSession], message: str, note: str = ""
     ) -> tuple[list[str], EndedList]:
         """
         End those of the sessions ``found`` that the administrator may end, and save that in the users' histories.
 
-        Return their sids, and the sessions that were there. If the request's own is one of these, it is signed out.
+        The users read ``message``. Only the histories have ``note``. Return their sids, and the sessions that were
+        there. If the request's own is one of these, it is signed out.
         """
         superusers = self._protected_user_ids(request)
         sids = [session.sid for session in found if self.has_end_permission(request, session)]
         # A guest may sign in as a superuser meanwhile: the script looks again.
-        with log_entries.saving_ends(request, message):
+        with log_entries.saving_ends(request, message, note):
             ended = online.end(*sids, message=message, keep_users=superusers)
         self._sign_out_if_own(request, ended)
         return sids, ended
 
-    def end_of_user(self, request: HttpRequest, user_id: str, message: str) -> EndedList:
+    def end_of_user(self, request: HttpRequest, user_id: str, message: str, note: str = "") -> EndedList:
         """
         End the sessions of a user that the administrator may end, but for the request's own, and save that.
 
-        Raises PermissionDenied if the user is protected, as superusers are from all others.
+        ``message`` and ``note`` are as in :meth:`end_found`. Raises PermissionDenied if the user is protected, as
+        superusers are from all others.
         """
         if user_id in self._protected_user_ids(request):
             raise PermissionDenied("You may not end the sessions of this user.")
         matching = self.sessions(request).of_users([user_id])
         if matching.sids is not None:
             # The site's own list names its sessions, or has guests only.
-            _, ended = self.end_found(request, filter(partial(self._may_end_other, request), matching), message)
+            others = filter(partial(self._may_end_other, request), matching)
+            _, ended = self.end_found(request, others, message, note)
             return ended
         _, latest = online.count_at(matching.session_filter)
         work = self._work(request, matching, {"message": message, "latest": latest}, Progress())
-        with log_entries.saving_ends(request, message):
+        with log_entries.saving_ends(request, message, note):
             return work.run()
 
-    def block(self, request: HttpRequest, user: AbstractBaseUser, until: datetime, message: str) -> EndedCount:
+    def block(
+        self, request: HttpRequest, user: AbstractBaseUser, until: datetime, message: str, note: str = ""
+    ) -> EndedCount:
         """
         Block ``user``, end all sessions of the user, and save both in the user's history.
 
-        See :meth:`to_block` for who may be blocked. Arguments and errors are those of
-        :func:`django_redsess.online.block`.
+        See :meth:`to_block` for who may be blocked. Only the history has ``note``. The other arguments and the errors
+        are those of :func:`django_redsess.online.block`.
         """
-        with log_entries.saving_ends(request, message) as done:
+        with log_entries.saving_ends(request, message, note) as done:
             try:
                 return online.block(user, until=until, message=message, by=cast(AbstractBaseUser, request.user))
             finally:
                 if done.blocked:
-                    log_entries.save_block(request, user, until, message)
+                    log_entries.save_block(request, user, until, message, note)
 
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
@@ -167,7 +172,7 @@ class EndingAdmin(QuestionAdmin):
         if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
             raise PermissionDenied
         work = self._work(request, matching, data, progress)
-        with log_entries.saving_ends(request, data["message"]) as done:
+        with log_entries.saving_ends(request, data["message"], data["note"]) as done:
             ended = done.kicked
             replicas = least(progress.confirmed_by, work.run(seconds=END_SECONDS, limit=END_MAX).confirmed_by)
             if work.done and data["own"]:
@@ -206,11 +211,14 @@ class EndingAdmin(QuestionAdmin):
         )
 
     def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        """Deactivate the account, end all sessions of its user, and say so."""
-        message, user = form.cleaned_data["message"], self._to_deactivate(request, form.cleaned_data["deactivate"])
+        """Ask once more. Then deactivate the account, end all sessions of its user, and say so."""
+        data = form.cleaned_data
+        user = self._to_deactivate(request, data["deactivate"])
         if user is None:
             raise PermissionDenied
-        ended, replicas, is_outage = deactivate(request, user, message)
+        if not data["is_confirmed"]:
+            return self.ask_to_deactivate(request, user, data)
+        ended, replicas, is_outage = deactivate(request, user, data["message"], data["note"])
         name = pages.name_html(str(user))
         if is_outage:
             text = gettext(
@@ -224,11 +232,11 @@ class EndingAdmin(QuestionAdmin):
     def _block(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         """Block the user, end all sessions of the user, and say so."""
         time, user_id = blocking.chosen(form.cleaned_data["block"])
-        message, user = form.cleaned_data["message"], self.to_block(request, user_id)
+        data, user = form.cleaned_data, self.to_block(request, user_id)
         if user is None:
             raise PermissionDenied
         until = datetime.now(UTC) + time
-        ended = self.block(request, user, until, message)
+        ended = self.block(request, user, until, data["message"], data["note"])
         name = pages.name_html(str(user))
         text = gettext("%(user)s can’t sign in until %(time)s.")
         messages.success(request, pages.filled(text, user=name, time=labels.exactly(until)))

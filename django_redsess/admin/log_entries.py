@@ -42,18 +42,21 @@ def line(request: HttpRequest, model: type[Model], object_id: str | None, name: 
     )
 
 
-def save_deactivation(request: HttpRequest, user: Model, message: str) -> None:
-    """Save in the user's history that ``request`` has deactivated the account. ``message`` is what the user reads."""
+# In all of these, ``message`` is what the user reads, and ``note`` what only this history has.
+
+
+def save_deactivation(request: HttpRequest, user: Model, message: str, note: str = "") -> None:
+    """Save in the user's history that ``request`` has deactivated the account."""
     said = line(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
-    _add_message(said, message)
+    _add_words(said, message, note)
     said.save()
 
 
-def save_block(request: HttpRequest, user: Model, until: datetime, message: str) -> None:
-    """Save in the user's history that ``request`` has blocked the user. ``message`` is what the user reads."""
+def save_block(request: HttpRequest, user: Model, until: datetime, message: str, note: str = "") -> None:
+    """Save in the user's history that ``request`` has blocked the user."""
     text = gettext("Blocked until %(time)s.") % {"time": labels.exactly(until)}
     said = line(request, get_user_model(), str(user.pk), user, text)
-    _add_message(said, message)
+    _add_words(said, message, note)
     said.save()
 
 
@@ -63,7 +66,7 @@ def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
 
 
 @contextmanager
-def saving_ends(request: HttpRequest, message: str) -> Iterator[Done]:
+def saving_ends(request: HttpRequest, message: str, note: str = "") -> Iterator[Done]:
     """
     Return a context that knows which sessions were kicked in it. Save these as :func:`save_ends` does.
 
@@ -73,14 +76,14 @@ def saving_ends(request: HttpRequest, message: str) -> Iterator[Done]:
         try:
             yield done
         finally:
-            save_ends(request, done.kicked, message)
+            save_ends(request, done.kicked, message, note)
 
 
-def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str) -> None:
+def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str, note: str = "") -> None:
     """
     Save which sessions ``request`` has ended: in each user's history, since an ended session has no page.
 
-    Guests have no page either: the history of the list has a line for them. ``message`` is what the users read.
+    Guests have no page either: the history of the list has a line for them.
     """
     # A forged record may hold any text as its user id.
     users = Counter(printable(session.user_id) for session in ended)
@@ -91,7 +94,7 @@ def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str)
         lines.append(_line_of_list(request, text % {"count": guests}))
     lines += _lines_of_many(request, users) if len(users) > LINES_MAX else _lines_of_users(request, users)
     for each in lines:
-        _add_message(each, message)
+        _add_words(each, message, note)
     LogEntry.objects.bulk_create(lines)
 
 
@@ -108,9 +111,11 @@ def save_line_of_list(request: HttpRequest, model: type[Model], text: str, query
     line(request, model, None, model._meta.verbose_name_plural, text).save()
 
 
-def _add_message(said: LogEntry, message: str) -> None:
-    if message:
-        said.change_message += " " + gettext("Message: %s") % message
+def _add_words(said: LogEntry, message: str, note: str) -> None:
+    words = [gettext("Message: %s") % message] if message else []
+    if note:
+        words.append(gettext("Internal note: %s") % note)
+    said.change_message = " ".join(filter(None, (said.change_message, " · ".join(words))))
 
 
 def _lines_of_users(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:

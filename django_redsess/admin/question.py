@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin.views.main import ChangeList
+from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext, ngettext
 
@@ -27,12 +28,14 @@ from django_redsess.querysets import SessionQuerySet
 
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
+COUNTED_MAX = 1000  # The users of so many sessions are counted.
 
 
 class QuestionAdmin(RulesAdmin):
     """The part of ``OnlineSessionAdmin`` that asks before sessions end."""
 
     end_template = "admin/django_redsess/onlinesession/end_confirmation.html"
+    deactivate_template = "admin/django_redsess/onlinesession/deactivate_confirmation.html"
 
     def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
         """Show which sessions would end, with their exact number: ``choice`` has ``sids``, or the list's ``query``."""
@@ -73,6 +76,25 @@ class QuestionAdmin(RulesAdmin):
             form.data = {**request.POST.dict(), **counted_now}
         return self._question(request, {**context, "form": form})
 
+    def ask_to_deactivate(self, request: HttpRequest, user: AbstractBaseUser, data: Mapping[str, Any]) -> HttpResponse:
+        """Ask a second time, about the account of ``user`` only. ``data`` are those of the first question's form."""
+        page, user_id = pages.return_page_of(request), online.user_id_of(user)
+        context = {
+            "to_deactivate": pages.name_html(str(user)),
+            "number": OnlineSession.online.of_users([user_id]).count(),
+            "message": data["message"],
+            "note": data["note"],
+            "repeated": {
+                **page.parameters,
+                "message": data["message"],
+                "note": data["note"],
+                "deactivate": user_id,
+                "is_confirmed": "on",
+            },
+            "back": page.url(self.admin_site),
+        }
+        return self.page(request, self.deactivate_template, gettext("Deactivate the account"), context)
+
     def _context_of_sids(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
         # A session may have got another sid since the list was shown.
         found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
@@ -87,6 +109,7 @@ class QuestionAdmin(RulesAdmin):
             "number": number,
             "asks_each": self._has_custom_rule and protected,
             **self._rows(request, found, number, len(found)),
+            **self._users(request, found, number),
             **self._deactivation(request, {session.user_id for session in found}, len(protected)),
             **self._blocking(request, {session.user_id for session in found}, len(protected), ends=bool(number)),
         }
@@ -101,6 +124,8 @@ class QuestionAdmin(RulesAdmin):
         number = max(0, total - protected - is_own)
         # Not for a user without a session: that would tell which user ids exist.
         user_ids = (asked.user_ids or ()) if total else ()
+        is_of_one = len(user_ids) == 1
+        listed = _in_parts(matching) if is_of_one or number < 2 else list(matching[:COUNTED_MAX])
         return {
             "latest": at,
             "protected": protected,
@@ -109,8 +134,8 @@ class QuestionAdmin(RulesAdmin):
             # What a search has found ends up to this number. All other sessions end by their list, to the last.
             "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
             "asks_each": self.asks_each or (self._has_custom_rule and protected),
-            "one_user": pages.names_of(*user_ids) if len(user_ids) == 1 else "",
-            **self._rows(request, _in_parts(matching), number, total),
+            **self._rows(request, listed, number, total),
+            **({"one_user": pages.names_of(*user_ids)} if is_of_one else self._users(request, listed, number)),
             # Asked of those who may change the user only: who has no session is told to nobody else.
             **self._deactivation(request, asked.user_ids or (), protected),
             **self._blocking(request, asked.user_ids or (), protected, ends=bool(number)),
@@ -131,6 +156,17 @@ class QuestionAdmin(RulesAdmin):
             for session in islice(filter(may_show, sessions), ROWS_MAX)
         ]
         return {"rows": rows, "more": max(0, (number or total) - len(rows)), "custom_rule": self._has_custom_rule}
+
+    def _users(self, request: HttpRequest, sessions: Iterable[OnlineSession], number: int) -> dict[str, Any]:
+        """Count the users of those that end: ``number``, of which ``sessions`` are at most the first 1 000."""
+        if number < 2:
+            return {}
+        ends = [session.user_id for session in sessions if self._may_end_other(request, session)]
+        user_ids, is_least = set(ends) - {""}, len(ends) < number
+        if len(user_ids) == 1 and "" not in ends and not is_least:
+            return {"one_user": pages.names_of(*user_ids)}
+        text = ngettext("%(count)s session", "%(count)s sessions", number) % {"count": pages.shown_number(number)}
+        return {"users": len(user_ids), "users_are_least": is_least, "has_guests": "" in ends, "sessions": text}
 
     def _deactivation(self, request: HttpRequest, user_ids: Collection[str], protected: int) -> dict[str, Any]:
         # Offered for one user whose sessions may all be ended.
@@ -155,8 +191,9 @@ class QuestionAdmin(RulesAdmin):
         user = self.to_block(request, user_id)
         if user is None:
             return {}
-        text = labels.blocked(online.block_of(user))
-        return {"to_block": user, "blocks": blocking.choices(user_id, ends=ends), "block_text": text}
+        fields = {**pages.return_page_of(request).parameters, blocking.ASKED: "1"}
+        block = blocking.shown_block(request, self, user, fields)
+        return {"to_block": user, "blocks": blocking.choices(user_id, ends=ends), "block_of_user": block}
 
     def _sids_of(self, request: HttpRequest, matching: SessionQuerySet) -> list[str] | None:
         # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated

@@ -267,9 +267,7 @@ class SessionPageAdmin(EndingAdmin):
         browser, end = labels.stored(labels.browser_name(other.user_agent)), ""
         icon, own = device_icon(other.user_agent), pages.own_mark(other)
         page = pages.link(page_url(request, self.admin_site, other.sid), browser)
-        where = format_html(
-            "{}{}{}<br>{}", icon, page, own, pages.address_link(other, self.admin_site)
-        )
+        where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link(other, self.admin_site))
         if may_end:
             # A screen reader may read the links without their rows.
             name = gettext("End: %(browser)s, %(address)s")

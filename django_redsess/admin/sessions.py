@@ -368,6 +368,8 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
         term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
+        if asked.network is not None and (network := network_of(term)) and network.text != term:
+            notes.append(gettext("Sessions from %(network)s.") % {"network": network.text})
         if name := online.moving_from():
             text = gettext(
                 "Sessions move here from %(name)s. Those that have not moved are not listed. They end with all "
@@ -417,15 +419,15 @@ class OnlineSessionAdmin(SessionPageAdmin):
             "name": str(user),
             "is_active": is_active,
             "last": last_sign_in_html(request, self.admin_site, of_user) if of_user else "",
-            "block": self.block_text(request, user),
+            "block": self.shown_block(request, user),
             "url": pages.admin_url(user, self.admin_site),
             "deactivate_url": deactivate_url,
             "block_url": block_url,
         }
 
-    def block_text(self, request: HttpRequest, user: AbstractBaseUser) -> str:
-        """Say until when ``user`` is blocked, with the message. ``""`` for no block, and for who may not see it."""
-        return blocking.text_of(request, self, user)
+    def shown_block(self, request: HttpRequest, user: AbstractBaseUser) -> blocking.ShownBlock | None:
+        """Return the block of ``user`` as the page of ``request`` shows it. None also for who may not see it."""
+        return blocking.shown_block(request, self, user, pages.return_page_of(request).parameters)
 
     def _search_help(self, request: HttpRequest) -> str:
         # A theme may show the beginning only: who knows the page of users expects the rest.

@@ -19,6 +19,8 @@ from django.db import router, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
@@ -222,9 +224,11 @@ def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> Abstr
 AllEnded = tuple[list[EndedSession], int | None, bool]
 
 
-def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
+def deactivate(request: HttpRequest, user: Any, message: str, note: str) -> AllEnded:
     """
-    Deactivate ``user``, then end all sessions of the user. ``message`` is shown on the devices of the user.
+    Deactivate ``user``, then end all sessions of the user.
+
+    ``message`` is shown on the devices of the user. ``note`` is saved in the user's history only.
 
     Return the sessions that have ended, the least number of replicas that have confirmed (or None), and whether an
     outage has left some.
@@ -232,7 +236,7 @@ def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
     using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
 
     def end() -> None:
-        done.append(_end_all(request, online.user_id_of(user), message))
+        done.append(_end_all(request, online.user_id_of(user), message, note))
 
     with transaction.atomic(using=using):
         # Sessions end after the commit: until then, the user could sign in again. This runs before the signal of
@@ -240,16 +244,16 @@ def deactivate(request: HttpRequest, user: Any, message: str) -> AllEnded:
         transaction.on_commit(end, using=using)
         user.is_active = False
         user.save(update_fields=["is_active"])
-        log_entries.save_deactivation(request, user, message)
+        log_entries.save_deactivation(request, user, message, note)
     if not done:
         # The request has a transaction of its own (ATOMIC_REQUESTS). Its commit ends them once more.
         end()
     return done[0]
 
 
-def _end_all(request: HttpRequest, user_id: str, message: str) -> AllEnded:
+def _end_all(request: HttpRequest, user_id: str, message: str, note: str) -> AllEnded:
     work = BulkEnding(SessionFilter((user_id,)), message=message)
-    with log_entries.saving_ends(request, message) as done, suppress(SessionStoreUnavailable):
+    with log_entries.saving_ends(request, message, note) as done, suppress(SessionStoreUnavailable):
         work.run()
     return done.kicked, work.confirmed_by, not work.done
 
@@ -286,7 +290,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             user_ids = [online.user_id_of(obj)]
             # Django calls the method that shows the field without the request.
             obj.redsess_sessions = sessions.sessions(request).of_users(user_ids)
-            obj.redsess_block = sessions.block_text(request, obj)
+            obj.redsess_block = sessions.shown_block(request, obj)
             if sessions.has_end_permission(request):
                 obj.redsess_end_url = end_url(request, self.admin_site, query=query_of(user_ids))
             fields.append("online_sessions")
@@ -297,6 +301,19 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return [*super().get_readonly_fields(request, obj), *_FIELDS]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        response = super().render_change_form(request, context, *args, **kwargs)
+        block = getattr(context.get("original"), "redsess_block", None)
+        if block and block.fields and isinstance(response, TemplateResponse):
+            # HTML has no form in a form: the one that lifts the block stands behind that of the page.
+            response.context_data = {
+                **(response.context_data or {}),
+                "redsess_page": response.resolve_template(response.template_name),
+                "block_of_user": block,
+            }
+            response.template_name = "admin/django_redsess/user_page.html"
+        return response
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
         sessions = self._sessions_admin
@@ -317,7 +334,10 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     def online_sessions(self, user: AbstractBaseUser) -> str:
         """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
         user_id, limit = online.user_id_of(user), paragraph(user_limit.describe(user))
-        limit += paragraph(getattr(user, "redsess_block", ""))
+        if block := getattr(user, "redsess_block", None):
+            limit += render_to_string(
+                "admin/django_redsess/onlinesession/block.html", {"block": block, "is_apart": True}
+            )
         sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
         count = sessions.count()
         if not count:

@@ -14,7 +14,20 @@ from django.test import Client
 from django.utils import timezone
 
 from django_redsess import online
-from tests.helpers.admin_pages import CONFIRM, END, LIST, MARKUP, Page, answer, asked, left, staff, told
+from tests.helpers.admin_pages import (
+    CONFIRM,
+    END,
+    LIST,
+    MARKUP,
+    Page,
+    Parser,
+    answer,
+    asked,
+    left,
+    sent_by,
+    staff,
+    told,
+)
 from tests.helpers.online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -28,6 +41,14 @@ def offered(response: Any) -> list[str]:
     """The values of the buttons that block."""
     found = re.findall(r'<button type="submit" name="block" value="([^"]*)"', response.text)
     return [html.unescape(value) for value in found]
+
+
+def lift_form(response: Any) -> dict[str, str]:
+    """What the one form that lifts a block would send; nothing where there is none."""
+    forms = [form for form in Parser(response.text).open[0].all("form") if form.having.get("action") == UNBLOCK]
+    buttons = response.text.count(">Lift</button>")
+    assert len(forms) == buttons <= 1
+    return dict(sent_by(forms[0])) if forms else {}
 
 
 def question_about(client: Client, user: User) -> Any:
@@ -88,6 +109,32 @@ def test_the_page_lists_who_is_blocked_and_lifts(admin_client, admin_user, users
         assert told(response) == said
     assert [each.user_id for each in online.blocked()] == [str(users["carol"].pk)]
     assert LogEntry.objects.get().change_message == "Lifted the block."
+
+
+@pytest.mark.parametrize("where", ["search", "question", "user", "blocked"])
+def test_a_block_is_lifted_where_it_is_shown_and_one_returns_there(admin_client, users, where) -> None:
+    bob = users["bob"]
+    block(bob, message="Call us.")
+    of_user = f"/admin/auth/user/{bob.pk}/change/"
+    url = {"search": f"{LIST}?q=bob", "question": f"{CONFIRM}?user={bob.pk}", "user": of_user, "blocked": BLOCKED}[
+        where
+    ]
+    form = lift_form(admin_client.get(url))
+    response = admin_client.post(UNBLOCK, form, follow=True)
+    assert told(response) == "bob can sign in again."
+    assert response.redirect_chain[-1][0] == url
+    assert online.block_of(bob) is None
+    assert lift_form(admin_client.get(url)) == {}
+
+
+def test_who_may_not_lift_a_block_has_no_button(users) -> None:
+    root = User.objects.create_superuser("root")
+    block(root)
+    client = staff(Client(), *MAY, "view_user")
+    for url in (f"{LIST}?q=root", f"/admin/auth/user/{root.pk}/change/", BLOCKED):
+        response = client.get(url)
+        assert "Blocked" in Page(response).text
+        assert lift_form(response) == {}, url
 
 
 def test_the_page_has_pages(admin_client) -> None:

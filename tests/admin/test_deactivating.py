@@ -26,7 +26,7 @@ from tests.helpers.outages import caches
 
 pytestmark = pytest.mark.django_db
 
-BUTTON = "End, and deactivate the account"
+BUTTON = "Deactivate the account…"
 
 MAY = ("view_onlinesession", "end_onlinesession", "view_user", "change_user")
 
@@ -42,9 +42,10 @@ def question_about(client: Client, user: User) -> Any:
 
 
 def deactivate(client: Client, response: Any, **fields: str) -> Any:
-    """Press the button that deactivates."""
+    """Press the button that deactivates, and confirm it, unless the first form has an error."""
     assert offered(response)
-    return answer(client, response, deactivate=offered(response), **fields)
+    second = answer(client, response, deactivate=offered(response), **fields)
+    return answer(client, second) if "is_confirmed" in Page(second).fields else second
 
 
 def is_active(user: User) -> bool:
@@ -81,6 +82,27 @@ def test_the_account_is_deactivated_and_its_sessions_end(admin_client, admin_use
     ]
 
 
+def test_it_is_asked_a_second_time_and_says_what_it_does(admin_client, users, sids, new_session) -> None:
+    sign_in(new_session, str(users["bob"].pk))
+    first = admin_client.get(f"{CONFIRM}?sid={sids['bob']}")
+    written = {"message": "You have <b>left</b>.", "note": "Ticket\n77"}
+    second = answer(admin_client, first, deactivate=offered(first), **written)
+    page = Page(second)
+    assert is_active(users["bob"])
+    assert len(left()) == 5
+    assert not LogEntry.objects.exists()
+    assert "Do you want to deactivate the account of bob?" in page.text
+    assert "All 2 sessions of this user end now." in page.text
+    assert "The user reads: “You have <b>left</b>.”" in page.text
+    assert page.links["No, take me back"] == Page(first).links["No, take me back"]
+    answer(admin_client, second)
+    assert not is_active(users["bob"])
+    assert {line.change_message for line in LogEntry.objects.all()} == {
+        "Deactivated the account. Message: You have <b>left</b>. · Internal note: Ticket 77",
+        "Ended 2 sessions. Message: You have <b>left</b>. · Internal note: Ticket 77",
+    }
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("switch", [True, False], ids=["END_ON_DEACTIVATION", "without"])
 def test_who_is_signed_out_reads_the_administrators_message(settings, admin_client, users, switch) -> None:
@@ -103,7 +125,7 @@ def test_no_session_begins_in_between(admin_client, users, new_session, monkeypa
     late: list[SessionStore] = []
     # Other processes still see an active account.
     once_saved(lambda: late.append(new_session(str(users["bob"].pk))))
-    answer(admin_client, response, deactivate=str(users["bob"].pk))
+    deactivate(admin_client, response)
     assert len(late) == 1
     assert not is_active(users["bob"])
     assert left() == {admin_client.session.sid}
@@ -163,7 +185,7 @@ def test_it_takes_permission_to_change_users_and_to_end_sessions(admin_client, u
     root = User.objects.create_superuser("root")
     new_session(str(root.pk))
     assert not offered(question_about(client, root))
-    assert client.post(END, {"deactivate": str(root.pk)}).status_code == 403
+    assert client.post(END, {"deactivate": str(root.pk), "is_confirmed": "on"}).status_code == 403
     assert is_active(root)
     deactivate(admin_client, question_about(admin_client, root))
     assert not is_active(root)
@@ -180,7 +202,8 @@ RULES = {
 def test_a_rule_of_the_sites_own_holds_for_deactivating(admin_client, users, sids, monkeypatch, name) -> None:
     monkeypatch.setattr(OnlineSessionAdmin, name, RULES[name])
     assert not offered(question_about(admin_client, users["bob"]))
-    assert admin_client.post(END, {"deactivate": str(users["bob"].pk)}).status_code == 403
+    forged = {"deactivate": str(users["bob"].pk), "is_confirmed": "on"}
+    assert admin_client.post(END, forged).status_code == 403
     assert is_active(users["bob"])
     assert sids["bob"] in left()
     if name != "get_queryset":
@@ -207,7 +230,8 @@ def test_who_is_none_or_a_form_with_an_error_deactivates_nobody_and_forgets_the_
     admin_client, users, sids
 ) -> None:
     for value in ("nobody", "0", "9" * 30, "\0", "-1", "1 OR 1=1"):
-        assert admin_client.post(END, {"sids": sids["bob"], "deactivate": value}).status_code in (200, 403)
+        forged = {"sids": sids["bob"], "deactivate": value, "is_confirmed": "on"}
+        assert admin_client.post(END, forged).status_code in (200, 403)
     assert len(left()) == 4
     response = deactivate(admin_client, question_about(admin_client, users["bob"]), message="x" * 201)
     assert is_active(users["bob"])

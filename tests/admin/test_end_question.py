@@ -145,6 +145,41 @@ def test_a_hostile_name_forges_nothing(admin_client, new_session) -> None:
         assert shown.isprintable()
 
 
+def test_a_note_is_in_the_histories_and_no_user_reads_it(admin_client) -> None:
+    for fields, line in (
+        ({"message": "Call us.", "note": " Ticket\r\n77 "}, "Message: Call us. · Internal note: Ticket 77"),
+        ({"note": "Ticket 78"}, "Internal note: Ticket 78"),
+    ):
+        nora = arrive("nora")
+        question = f"{CONFIRM}?user={User.objects.get(username='nora').pk}"
+        assert asked(answer(admin_client, admin_client.get(question), note="x" * 201)) == 1
+        answer(admin_client, admin_client.get(question), **fields)
+        assert LogEntry.objects.get().change_message == f"Ended 1 session. {line}"
+        response = nora.get("/")
+        assert "Ticket" not in response.text + str(response.headers)
+        assert response.wsgi_request.session.ended.message == fields.get("message", "")
+        LogEntry.objects.all().delete()
+
+
+def question_of(response: Any) -> str:
+    found = re.search(r"Do you want to end [^?]*", Page(response).text)
+    return found[0] if found else ""
+
+
+def test_the_question_says_how_many_users_are_concerned(admin_client, users, sids, new_session, monkeypatch) -> None:
+    more = new_session(str(users["bob"].pk)).sid
+    assert question_of(select(admin_client, sids["bob"], more)) == "Do you want to end 2 sessions of bob"
+    chosen = select(admin_client, sids["bob"], more, sids["carol"])
+    assert question_of(chosen) == "Do you want to end 3 sessions of 2 users"
+    guest = new_session(colour="blue").sid
+    chosen = select(admin_client, sids["bob"], sids["carol"], guest)
+    assert question_of(chosen) == "Do you want to end 3 sessions of 2 users"
+    assert "Sessions of guests are among them." in Page(chosen).text
+    assert question_of(admin_client.get(CONFIRM)) == "Do you want to end 4 sessions of 3 users"
+    monkeypatch.setattr(question, "COUNTED_MAX", 3)
+    assert question_of(admin_client.get(CONFIRM)) == "Do you want to end 4 sessions of at least 2 users"
+
+
 def path_of(response: Any) -> str:
     """Where the last redirect has led."""
     return str(response.redirect_chain[-1][0])

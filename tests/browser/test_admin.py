@@ -42,13 +42,14 @@ def test_a_session_is_ended_with_the_keyboard_alone(admin: Page) -> None:
     admin.get_by_label("Reason").focus()
     admin.keyboard.press("ArrowDown")
     blocks = [f"End, and block for {time}" for time in ("an hour", "a day", "a week")]
-    buttons = ["Yes, end it", *blocks, "End, and deactivate the account"]
-    fields = [admin.get_by_label("Message"), *(admin.get_by_role("button", name=name) for name in buttons)]
-    for reached in (*fields, admin.get_by_role("link", name="No, take me back")):
+    fields = [admin.get_by_label("Message to the user"), admin.get_by_label("Internal note")]
+    ways = [admin.get_by_role("button", name="Yes, end it"), admin.get_by_role("link", name="No, take me back")]
+    others = [admin.get_by_role("button", name=name) for name in (*blocks, "Deactivate the account…")]
+    for reached in (*fields, *ways, *others):
         admin.keyboard.press("Tab")
         expect(reached).to_be_focused()
     # Enter in a field presses the button that neither blocks nor deactivates.
-    admin.get_by_label("Message").focus()
+    admin.get_by_label("Message to the user").focus()
     admin.keyboard.press("Enter")
     expect(admin.get_by_text("The session of hugo was ended: ")).to_be_visible()
     assert User.objects.get(username="hugo").is_active
