@@ -431,5 +431,5 @@ class OnlineSessionAdmin(SessionPageAdmin):
 
     def _search_help(self, request: HttpRequest) -> str:
         # A theme may show the beginning only: who knows the page of users expects the rest.
-        text = gettext("Search by address, network (198.51.100.0/24), browser, session id or user (%(fields)s)")
+        text = gettext("Search by address, network (198.51.100), browser, session id or user (%(fields)s)")
         return text % {"fields": search_fields(request, self.admin_site)}

@@ -156,10 +156,11 @@ def sessions(
     seen, by default the latest first. With several users, or with ``user_ids`` by last seen, each partition lists at
     most its latest 5 000 sign-ins.
 
-    ``network`` keeps the sessions of an address or a network, such as ``"198.51.100.0/24"``. ``browser`` is a browser,
-    or the beginning of its name with its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system,
-    such as ``"Windows"``. Case does not matter. With any of these, only the newest 10 000 sessions are looked through,
-    by sign-in or by last seen. See :ref:`how far a search looks <looking>`.
+    ``network`` keeps the sessions of an address or a network, such as ``"198.51.100.0/24"``. The beginning of an
+    address is one, too: ``"198.51.100"``, ``"2001:db8:"``. ``browser`` is a browser, or the beginning of its name with
+    its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system, such as ``"Windows"``. Case does
+    not matter. With any of these, only the newest 10 000 sessions are looked through, by sign-in or by last seen. See
+    :ref:`how far a search looks <looking>`.
 
     Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
     ``network`` that is none. With several :confval:`PARTITIONS`, ``offset`` must be below 10 000, except for the

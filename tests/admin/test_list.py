@@ -145,10 +145,14 @@ def test_search_finds_an_address_or_a_network(admin_client) -> None:
         ("198.51.100.7", ["alice"]),
         (" 198.51.100.0/24 ", ["alice", "bob"]),
         ("2001:db8::/32", ["carol"]),
+        ("198.51.100", ["alice", "bob"]),
+        ("2001:db8:", ["carol"]),
         ("203.0.113.0/24", []),
         ("0.0.0.0/0", ["alice", "bob"]),
     ):
         assert names(admin_client, q=term) == found, term
+    assert "Sessions from 198.51.0.0/16." in Page(admin_client.get(LIST, {"q": "198.51."})).text
+    assert "Sessions from" not in Page(admin_client.get(LIST, {"q": "198.51.100.7"})).text
     # Guests where they are listed.
     assert names(admin_client, q="198.51.100.7", guests="true") == ["alice", "guest"]
     assert names(admin_client, q="198.51.100.7", guests="only") == ["guest"]

@@ -292,6 +292,7 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
     errors = StringIO()
     assert [row["user"] for row in rows("--network", "198.51.100.0/24", stderr=errors)] == ["alice"]
     assert errors.getvalue() == "", "nothing was left out"
+    assert names("--network", "198.51") == ["alice"]
     assert names("--network", "2001:db8::/32") == names("--browser", "CURL") == ["bob"]
     assert names("--browser", "firefox 145", "--user", "alice") == names("--system", "linux") == ["alice"]
     assert run("--browser", "opera") == ["There is no such session."]

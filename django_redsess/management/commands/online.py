@@ -167,7 +167,11 @@ class Command(CommandWithExamples):
         add("--guests", nargs="?", const=True, default=False, metavar="only", help=guests_help)
         active_help = "only active sessions: seen in the last five minutes, or in the last TIME, such as 90s, 1h or 1d"
         add("--active", nargs="?", const=True, metavar="TIME", help=active_help)
-        add("--network", metavar="NETWORK", help="only from this address or network, such as 198.51.100.0/24")
+        add(
+            "--network",
+            metavar="NETWORK",
+            help="only from this address or network: 198.51.100.7, 198.51.100.0/24, 198.51.100",
+        )
         add("--browser", metavar="NAME", help="only of this browser, such as Firefox or 'Chrome 120'")
         add("--system", metavar="NAME", help="only of this operating system, such as Windows or Android")
         add("--id", metavar="ID", help="only this session, signed in or a guest's")
