@@ -156,6 +156,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "history": [["--repair", "--prune"], ["--export", "alice"], ["--export", "alice", "--json"]],
     "movesessions": [[]],
     "online": [[], ["--json"], ["--user", "alice"], ["--csv"]],
+    "supportgroup": [[]],
 }
 
 

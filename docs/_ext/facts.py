@@ -20,7 +20,10 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 COLUMNS = 80
 
-COMMANDS = ("blockuser", "cleansessions", "cleanviewed", "endsessions", "history", "movesessions", "online")
+COMMANDS = (
+    *("blockuser", "cleansessions", "cleanviewed", "endsessions", "history", "movesessions", "online"),
+    "supportgroup",
+)
 
 APPS = {"history": "django_redsess.contrib.history", "movesessions": "django_redsess.contrib.moving"}
 """Which app has a command, if it is not the core."""
@@ -64,7 +67,7 @@ def _names(action: argparse.Action) -> str:
 
 def _in_usage(action: argparse.Action) -> str:
     if not action.option_strings:
-        return f"[{action.metavar} …]"
+        return f"[{action.metavar}]" if action.nargs == "?" else f"[{action.metavar} …]"
     return f"[{_names(action).partition(',')[0]}]"
 
 

@@ -25,7 +25,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("name", ["online", "endsessions", "blockuser", "cleansessions", "cleanviewed"])
+@pytest.mark.parametrize("name", ["online", "endsessions", "blockuser", "supportgroup", "cleansessions", "cleanviewed"])
 def test_each_example_is_a_line_that_can_be_copied(name: str) -> None:
     parser = load_command_class("django_redsess", name).create_parser("manage.py", name)
     lines = parser.format_help().partition("\nExamples:\n")[2].splitlines()
