@@ -2,8 +2,8 @@
 The demo: ``make demo``, or ``python -m testproject.demo``.
 
 It starts a Valkey server, fills the shop, signs in some shoppers, makes up a month of past, and serves the shop on
-127.0.0.1, with a cleaner beside it. Ctrl-C or SIGTERM stops everything that it started. These environment variables
-change it:
+127.0.0.1, with a cleaner beside it. Some of the shoppers go on clicking. Ctrl-C or SIGTERM stops everything that it
+started. These environment variables change it:
 
 REDIS_URL      the URL of a server that runs already, or those of a cluster's nodes with commas (default: start one)
 CLUSTER        start a cluster of so many primaries with a replica each, instead of one server
@@ -12,7 +12,10 @@ PARTITIONS     the number of partitions of the store (default: 1, on a cluster 6
 LIMIT_POLICY   what happens at a sign-in above the limit of sessions (default: end_oldest)
 HISTORY        0: without the app that keeps sign-ins in the database (default: with it)
 MOVE           "db": the sessions begin in the database, and a page moves them here (default: they begin here)
+CLICKS         0: nobody clicks but you, so counts and times stand still; so it is with MOVE (default: shoppers click)
 """
+
+from __future__ import annotations
 
 import json
 import logging
@@ -22,11 +25,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import NoReturn
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import django
 import redis
+from django.apps import apps
 from django.conf import settings
 from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.core.exceptions import ImproperlyConfigured
@@ -34,6 +39,9 @@ from django.core.management import call_command
 from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler, get_internal_wsgi_application
 
 from testproject.servers import free_port
+
+if TYPE_CHECKING:
+    from testproject.people import Visitor
 
 HOST = "127.0.0.1"
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -44,10 +52,13 @@ WELCOME = """
   Online sessions {url}/admin/django_redsess/onlinesession/
   For programs    {url}/api/v1/ (JSON), /metrics (Prometheus), /ready
   Administrator   admin, password admin
-  Support         sam, password support: sees sessions and ends them, but not everyone's at once, and sees no users
+  Support         sam, password support: finds and ends sessions, blocks users{signins},
+                  but not everyone's at once, and sees no users ("manage.py supportgroup" makes this group)
   Shoppers        {shoppers}
-                  password {password} for each
-  Limit           {maximum} sessions a user (LIMIT_POLICY={policy}){moving}
+                  password {password} for each{clicks}
+  Limit           {maximum} sessions a user (LIMIT_POLICY={policy}){moving}{mails}
+  In a terminal   {manage} online
+                  {manage} endsessions lukas
 
 All of them are invented.{past}
 Press Ctrl-C to stop.
@@ -55,6 +66,10 @@ Press Ctrl-C to stop.
 
 
 PAST = " Who was there before now, and when they signed in, is made up too."
+CLICKS = "; some go on clicking (CLICKS=0: none)"
+SIGN_INS = ", sees sign-ins of the past"
+MAILS = """
+  Mails           {folder}/ gets a file for each, as when you sign in as a shopper: your device is new to them"""
 MOVING = """
   Moving          {url}/moving/ (sign in as admin): all sessions are in the database, and move to Redis there"""
 
@@ -90,10 +105,12 @@ def main() -> None:
             # The settings, which are imported below, read this.
             os.environ["REDIS_URL"] = redis_url
             os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
-            welcome = _fill_shop(f"http://{HOST}:{server.server_port}")
+            os.environ["DEMO_URL"] = url = f"http://{HOST}:{server.server_port}"
+            shoppers, guests = _fill_shop()
             started.enter_context(_state_file(server.server_port, redis_url))
-            print(welcome, flush=True)
+            print(_welcome(url), flush=True)
             _clean()
+            started.enter_context(_click(shoppers, guests))
             _serve(server)
     except KeyboardInterrupt:
         print("\nThe demo has stopped.")
@@ -213,44 +230,68 @@ def _cluster(primaries: int) -> Iterator[str]:
         cluster.close()
 
 
-def _fill_shop(url: str) -> str:
-    """Prepare database, products and people. Return the text to print."""
+def _fill_shop() -> tuple[list[Visitor], list[Visitor]]:
+    """Prepare database, products and people. Return the shoppers and the guests who are here now."""
     django.setup()
     call_command("migrate", verbosity=0)
 
     from django.contrib.sessions.models import Session
+    from django.test import override_settings
 
     from testproject import past, people, sign_ins
     from testproject.shop.catalogue import load_catalogue
 
     load_catalogue()
     people.create_staff()
+    guests: list[Visitor] = []
     moves = "MOVE_FROM" in settings.REDSESS
     if moves:
         # Of a demo before this one.
         Session.objects.all().delete()
     try:
-        shoppers = people.bring_in_shoppers([*people.SHOPPERS, *people.MORE_BROWSERS])
+        # Second browsers are new devices. Nobody is told about them.
+        with override_settings(EMAIL_BACKEND="django.core.mail.backends.dummy.EmailBackend"):
+            shoppers = people.bring_in_shoppers([*people.SHOPPERS, *people.MORE_BROWSERS])
         if moves:
             people.bring_in_guests()
         else:
             # Each session starts now. Afterwards it is moved into the past.
-            signed_in = past.move(shoppers)
+            signed_in = past.move([each.sid for each in shoppers])
             sign_ins.make()
             if past.is_missing():
-                past.make_samples(signed_in, past.move(people.bring_in_guests()))
+                guests = people.bring_in_guests()
+                past.make_samples(signed_in, past.move([each.sid for each in guests]))
     except ImproperlyConfigured as error:
         # Only a store that existed before can have another number of partitions.
         raise DemoError(f"REDIS_URL and PARTITIONS do not go together. {error}") from None
+    return shoppers, guests
+
+
+def _welcome(url: str) -> str:
+    """Return the text to print."""
+    from testproject import people
+
+    moves, has_history = "MOVE_FROM" in settings.REDSESS, apps.is_installed("django_redsess.contrib.history")
+    port = os.environ.get("PORT") or "8000"
+    manage = f"{_shown(Path(sys.executable))} testproject/manage.py"
     return WELCOME.format(
         url=url,
         shoppers=", ".join(people.usernames()),
         password=people.PASSWORD,
         maximum=settings.REDSESS["MAX_SESSIONS_PER_USER"],
         policy=settings.REDSESS["SESSION_LIMIT_POLICY"],
+        signins=SIGN_INS if has_history else "",
+        clicks=CLICKS if _clicks() else "",
         moving=MOVING.format(url=url) if moves else "",
+        mails=MAILS.format(folder=_shown(Path(settings.EMAIL_FILE_PATH))) if has_history else "",
+        manage=manage if port == "8000" else f"PORT={port} {manage}",
         past="" if moves else PAST,
     )
+
+
+def _shown(path: Path) -> str:
+    """Return ``path`` as it is typed in this folder."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 @contextmanager
@@ -260,8 +301,10 @@ def _state_file(port: int, redis_url: str) -> Iterator[None]:
     path.unlink(missing_ok=True)
     # The URL may hold a password.
     path.touch(mode=0o600)
-    state = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"]}
-    path.write_text(json.dumps({**state, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
+    state = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"], "clicks": _clicks()}
+    # Commands in another terminal are to have the same apps and the same session engine.
+    given = {name: os.environ.get(name) for name in ("HISTORY", "MOVE")}
+    path.write_text(json.dumps({**state, **given, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
     try:
         yield
     finally:
@@ -272,6 +315,17 @@ def _clean() -> None:
     """Run the cleaner in a thread that ends with this process. A real site runs it as a service."""
     options = {"forever": True, "verbosity": 0}
     threading.Thread(target=call_command, args=("cleansessions",), kwargs=options, daemon=True).start()
+
+
+def _clicks() -> bool:
+    # What moves is to be moved by the administrator, step by step.
+    return os.environ.get("CLICKS") != "0" and "MOVE_FROM" not in settings.REDSESS
+
+
+def _click(shoppers: list[Visitor], guests: list[Visitor]) -> AbstractContextManager[None]:
+    from testproject.clicking import clicking
+
+    return clicking(shoppers, guests) if _clicks() else nullcontext()
 
 
 def _serve(server: Server) -> None:

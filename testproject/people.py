@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any, NamedTuple
 
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, User
+from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
@@ -56,66 +58,94 @@ MORE_BROWSERS = [
 
 GUESTS = 7
 
-PERMISSIONS_OF_SUPPORT = ["view_onlinesession", "end_onlinesession", "view_popularitem"]
+
+class Visitor(NamedTuple):
+    """Somebody in the shop, with a browser. A guest has no user name."""
+
+    username: str
+    browser: Client
+
+    @property
+    def sid(self) -> str:
+        """The id of the session whose cookie the browser has, or "" without one."""
+        cookie = self.browser.cookies.get("sessionid")
+        return (SessionStore(cookie.value).sid or "") if cookie else ""
+
+    def sign_in(self) -> None:
+        """Send the form. The sign-in may be refused."""
+        self.browser.post(reverse("login"), {"username": self.username, "password": PASSWORD})
+
+    def look_at(self, product: Product) -> Any:
+        """Open the product's page, and return the response."""
+        return self.browser.get(product.get_absolute_url())
+
+    def put_into_basket(self, product: Product) -> None:
+        self.browser.post(reverse("shop:add", args=[product.slug]), {"quantity": 1})
 
 
 def create_staff() -> None:
-    """Create those who are missing: the superuser ``admin``, and ``sam`` of the support, who may not see users."""
+    """Create those who are missing: the superuser ``admin``, and ``sam`` of the support, who is in its group."""
     account("admin", "admin", is_staff=True, is_superuser=True)
     sam = account("sam", "support", is_staff=True)
-    permissions = Permission.objects.filter(content_type__app_label="django_redsess")
-    sam.user_permissions.set(permissions.filter(codename__in=PERMISSIONS_OF_SUPPORT))
+    call_command("supportgroup", verbosity=0)
+    sam.groups.set(Group.objects.filter(name="Support"))
 
 
 def usernames() -> list[str]:
     return [name.split()[0].lower() for name, _, _ in SHOPPERS]
 
 
-def bring_in_shoppers(browsers: Sequence[tuple[str, str, str]] = SHOPPERS) -> list[str]:
-    """End the shoppers' sessions, sign each in with ``browsers``, let them view products, and return the sids."""
+def bring_in_shoppers(browsers: Sequence[tuple[str, str, str]] = SHOPPERS) -> list[Visitor]:
+    """End the shoppers' sessions, sign each in with ``browsers``, and let them view products."""
     for name in usernames():
         if user := User.objects.filter(username=name).first():
             online.end(*(session.sid for session in online.of_user(user)))
     # The same views each time, so that the demo looks like the documentation.
-    chance, sids = Random(1), []
+    chance, visitors = Random(1), []
     for name, address, user_agent in browsers:
         first_name, last_name = name.split()
         user = account(first_name.lower(), PASSWORD, first_name=first_name, last_name=last_name)
-        browser = Client(headers={"user-agent": user_agent}, REMOTE_ADDR=address)
-        browser.post(reverse("login"), {"username": user.username, "password": PASSWORD})
-        _look_around(browser, chance)
-        sids.append(_sid_of(browser))
-    return sids
+        visitor = Visitor(user.username, browser(user_agent, address))
+        visitor.sign_in()
+        _look_around(visitor, chance)
+        visitors.append(visitor)
+    return visitors
 
 
-def bring_in_guests() -> list[str]:
-    """Let guests put a product into a new basket, and return the sids."""
-    chance, browsers = Random(4), [Client(headers={"user-agent": CHROME_ANDROID}) for _ in range(GUESTS)]
-    for browser in browsers:
-        product = chance.choice(_products())
-        browser.post(reverse("shop:add", args=[product.slug]), {"quantity": 1})
-        _look_around(browser, chance)
-    return [_sid_of(browser) for browser in browsers]
+def bring_in_guests() -> list[Visitor]:
+    """Let guests put a product into a new basket."""
+    chance, guests = Random(4), [Visitor("", browser(CHROME_ANDROID)) for _ in range(GUESTS)]
+    for guest in guests:
+        guest.put_into_basket(chance.choice(products()))
+        _look_around(guest, chance)
+    return guests
 
 
-def _look_around(browser: Client, chance: Random) -> None:
-    for product in chance.sample(_products(), chance.randint(2, 7)):
-        browser.get(product.get_absolute_url())
+def browser(user_agent: str, address: str = "127.0.0.1") -> Client:
+    """Return a browser at ``address``."""
+    return Client(headers={"user-agent": user_agent}, REMOTE_ADDR=address)
+
+
+def _look_around(visitor: Visitor, chance: Random) -> None:
+    for product in chance.sample(products(), chance.randint(2, 7)):
+        visitor.look_at(product)
         if chance.random() < 0.15:
-            browser.post(reverse("shop:add", args=[product.slug]), {"quantity": 1})
+            visitor.put_into_basket(product)
 
 
-def _products() -> list[Product]:
+def products() -> list[Product]:
+    """Return the products that these people look at."""
     return list(Product.objects.order_by("pk")[:24])
-
-
-def _sid_of(browser: Client) -> str:
-    return SessionStore(browser.cookies["sessionid"].value).sid or ""
 
 
 def account(username: str, password: str, **fields: str | bool) -> User:
     """Return the user with this name, who is created if missing and gets this password."""
-    user, _ = User.objects.get_or_create(username=username, defaults=fields)
+    # Names that nobody can register. A demo before this one may have left the user without an address.
+    last_name = str(fields.get("last_name", "")).lower()
+    email = f"{username}.{last_name}@example.com" if last_name else f"{username}@shop.example"
+    user, _ = User.objects.get_or_create(username=username, defaults={**fields, "email": email})
+    if not user.email:
+        User.objects.filter(pk=user.pk).update(email=email)
     # Hashing the same password again would end all sessions of the user.
     if not user.check_password(password):
         user.set_password(password)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ DEMO_DIR.mkdir(parents=True, exist_ok=True)
 
 
 def running_demo(port: str = os.environ.get("PORT") or "8000") -> dict[str, Any]:
-    """Return ``redis_url`` and ``partitions`` of the demo on ``port``, or ``{}`` if none runs there."""
+    """Return ``redis_url``, ``partitions`` and so on of the demo on ``port``, or ``{}`` if none runs there."""
     try:
         state: dict[str, Any] = json.loads((DEMO_DIR / f"{port}.json").read_text())
     except (OSError, ValueError):
@@ -134,10 +135,21 @@ REDSESS: dict[str, Any] = {
     "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug",
 }
 
-if os.environ.get("HISTORY") == "0":
-    INSTALLED_APPS.remove("django_redsess.contrib.history")
+# In the demo, mails are written to files.
+if url := os.environ.get("DEMO_URL"):
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = DEMO_DIR / "mails"
+    DEFAULT_FROM_EMAIL = "Lull & Gust <shop@shop.example>"
+    REDSESS |= {"HISTORY_NOTIFY": True, "HISTORY_SITE_URL": url}
 
-if os.environ.get("MOVE") == "db":
+# A command beside the demo has its apps and its session engine. Tests that run beside it have not.
+_BESIDE = _DEMO if Path(sys.argv[0]).name == "manage.py" else {}
+
+if (os.environ.get("HISTORY") or _BESIDE.get("HISTORY")) == "0":
+    INSTALLED_APPS.remove("django_redsess.contrib.history")
+    REDSESS.pop("HISTORY_NOTIFY", None)
+
+if (os.environ.get("MOVE") or _BESIDE.get("MOVE")) == "db":
     SESSION_ENGINE = "django_redsess.contrib.moving"
     # The first step. The page of testproject/shop/moving.py goes on.
     REDSESS |= {"MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": False}

@@ -40,6 +40,8 @@ ENDS = (*[Reason.EXPIRED] * 6, *[Reason.LOGOUT] * 5, Reason.REPLACED, Reason.KIC
 def make(now: datetime | None = None) -> None:
     """Write the sign-ins of the past month, and those of the sessions that are here now, in place of what was there."""
     now, chance = now or datetime.now(UTC), Random(5)
+    # By its device, a browser that is here now is known again when its user signs in with it once more.
+    devices = {(row.user_id, row.user_agent): row.device for row in SignIn.objects.order_by("login_ms")}
     SignIn.objects.all().delete()
     gone, last_name = GONE[0].split()
     account(gone.lower(), PASSWORD, first_name=gone, last_name=last_name)
@@ -54,7 +56,9 @@ def make(now: datetime | None = None) -> None:
     for user in users.values():
         for each in online.of_user(user):
             if each.created_at:
-                rows.append(_row(user, each.created_at, each.address, each.user_agent, last_seen_at=each.last_seen_at))
+                row = _row(user, each.created_at, each.address, each.user_agent, last_seen_at=each.last_seen_at)
+                row.device = devices.get((user.pk, each.user_agent), "")
+                rows.append(row)
     # Two sign-ins of a user are never in the same millisecond.
     SignIn.objects.bulk_create({(row.user_id, row.login_ms): row for row in rows}.values())
 

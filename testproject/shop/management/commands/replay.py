@@ -49,8 +49,9 @@ shop. Afterwards, the sessions must hold what follows from the file:
   - the most viewed items are in the order of their views.
 
 Every difference is listed; the exit status is then 1. Nobody else may use the shop meanwhile: their views would count.
+So the demo has to run without the shoppers who go on clicking.
 
-Example, in a second terminal beside `make demo`:
+Example, in a second terminal beside `make demo CLICKS=0`:
 
   python testproject/manage.py replay visits.csv --url http://127.0.0.1:8000
 """
@@ -77,7 +78,9 @@ Example, in a second terminal beside `make demo`:
         try:
             check_shop(url)
         except ShopError as error:
-            raise CommandError(f"No shop at {url}: {error}. Start it with `make demo`, or give its address.") from error
+            raise CommandError(
+                f"No shop at {url}: {error}. Start it with `make demo CLICKS=0`, or give its address."
+            ) from error
         # The demo's server. The settings know it only if PORT or REDIS_URL are set as for the demo.
         port = urlsplit(url).port or 80
         demo = running_demo(str(port))
@@ -86,6 +89,8 @@ Example, in a second terminal beside `make demo`:
             raise CommandError(
                 f"No demo of this folder is at port {port}: say in REDIS_URL which server keeps its sessions."
             )
+        if demo.get("clicks"):
+            raise CommandError("The demo's own shoppers click meanwhile. Start it with `make demo CLICKS=0`.")
         caches = {**settings.CACHES, "sessions": session_cache(location)}
         redsess = {**settings.REDSESS, "PARTITIONS": demo.get("partitions") or settings.REDSESS["PARTITIONS"]}
         try:
