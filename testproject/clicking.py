@@ -72,7 +72,7 @@ def _click(visitors: Sequence[Visitor], stopped: threading.Event, chance: Random
         if stopped.wait(max(0, due - time.monotonic())):
             return
         try:
-            seconds, is_out = _look_around(visitors[at], chance, is_out=is_out)
+            seconds, is_out = look_around(visitors[at], chance, is_out=is_out)
         except (SessionStoreUnavailable, redis.RedisError, DatabaseError):
             seconds = OUTAGE_SECONDS
         heappush(clicks, (time.monotonic() + seconds, at, is_out))
@@ -80,7 +80,7 @@ def _click(visitors: Sequence[Visitor], stopped: threading.Event, chance: Random
             return
 
 
-def _look_around(visitor: Visitor, chance: Random, *, is_out: bool) -> tuple[float, bool]:
+def look_around(visitor: Visitor, chance: Random, *, is_out: bool) -> tuple[float, bool]:
     """Look at a product, after signing in again if ``is_out``. Return seconds until the next one, and ``is_out``."""
     if is_out and _has_room(visitor):
         visitor.sign_in()

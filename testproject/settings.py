@@ -58,6 +58,8 @@ LANGUAGE_CODE = "en"
 _LOCALES = sorted(path.name for path in (BASE_DIR / "django_redsess" / "locale").iterdir() if path.is_dir())
 LANGUAGES = [(code, LANG_INFO[code]["name_local"]) for code in ("en", *map(to_language, _LOCALES))]
 
+LOCALE_PATHS = [BASE_DIR / "testproject" / "locale"]
+
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "shop:home"
 LOGOUT_REDIRECT_URL = "shop:home"
@@ -84,7 +86,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django_redsess.middleware.SessionMiddleware",
-    "testproject.language.AdminLocaleMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -3,32 +3,33 @@ from decimal import Decimal
 
 from django.db import models
 from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
 
 
 class Product(models.Model):
     class Shape(models.TextChoices):
-        DIAMOND = "diamond", "Diamond"
-        DELTA = "delta", "Delta"
-        ROKKAKU = "rokkaku", "Rokkaku"
-        BARN_DOOR = "barn-door", "Barn door"
-        SLED = "sled", "Sled"
-        CENTIPEDE = "centipede", "Centipede"
+        DIAMOND = "diamond", _("Diamond")
+        DELTA = "delta", _("Delta")
+        ROKKAKU = "rokkaku", _("Rokkaku")
+        BARN_DOOR = "barn-door", _("Barn door")
+        SLED = "sled", _("Sled")
+        CENTIPEDE = "centipede", _("Centipede")
 
     class Palette(models.TextChoices):
-        POPPY = "poppy", "Poppy"
-        LAGOON = "lagoon", "Lagoon"
-        HARVEST = "harvest", "Harvest"
-        PLUM = "plum", "Plum"
-        MEADOW = "meadow", "Meadow"
-        MIDNIGHT = "midnight", "Midnight"
+        POPPY = "poppy", _("Poppy")
+        LAGOON = "lagoon", _("Lagoon")
+        HARVEST = "harvest", _("Harvest")
+        PLUM = "plum", _("Plum")
+        MEADOW = "meadow", _("Meadow")
+        MIDNIGHT = "midnight", _("Midnight")
 
     class Wind(models.IntegerChoices):
         """Forces of the Beaufort scale."""
 
-        LIGHT = 2, "light breeze"
-        GENTLE = 3, "gentle breeze"
-        MODERATE = 4, "moderate breeze"
-        FRESH = 5, "fresh breeze"
+        LIGHT = 2, _("light breeze")
+        GENTLE = 3, _("gentle breeze")
+        MODERATE = 4, _("moderate breeze")
+        FRESH = 5, _("fresh breeze")
 
     slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=120)

@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_POST, require_safe
 
@@ -76,11 +77,11 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = get_object_or_404(Product, slug=slug)
     form = QuantityForm(request.POST)
     if not form.is_valid() or not form.cleaned_data["quantity"]:
-        messages.error(request, f"Choose between 1 and {basket.MAX_QUANTITY} pieces.")
+        messages.error(request, gettext("Choose between 1 and %(most)d pieces.") % {"most": basket.MAX_QUANTITY})
         return redirect(chosen)
     already = basket.quantities(request.session).get(slug, 0)
     basket.set_quantity(request.session, slug, already + form.cleaned_data["quantity"])
-    messages.success(request, f"{chosen.name} is in your basket.")
+    messages.success(request, gettext("%(name)s is in your basket.") % {"name": chosen.name})
     return redirect("shop:basket")
 
 
@@ -89,11 +90,11 @@ def change(request: HttpRequest, slug: str) -> HttpResponse:
     """Set the number of pieces of a product in the basket; 0 removes it."""
     form = QuantityForm(request.POST)
     if slug not in basket.quantities(request.session):
-        messages.error(request, "That is no longer in your basket.")
+        messages.error(request, gettext("That is no longer in your basket."))
     elif form.is_valid():
         basket.set_quantity(request.session, slug, form.cleaned_data["quantity"])
     else:
-        messages.error(request, f"Choose between 0 and {basket.MAX_QUANTITY} pieces.")
+        messages.error(request, gettext("Choose between 0 and %(most)d pieces.") % {"most": basket.MAX_QUANTITY})
     return redirect("shop:basket")
 
 
@@ -106,11 +107,11 @@ def forget(request: HttpRequest) -> HttpResponse:
     except ValueError:
         forgotten = 0
     if item is None:
-        messages.success(request, "Your history is cleared.")
+        messages.success(request, gettext("Your history is cleared."))
     elif forgotten:
-        messages.success(request, "That kite is off your list.")
+        messages.success(request, gettext("That kite is off your list."))
     else:
-        messages.error(request, "That is no longer on your list.")
+        messages.error(request, gettext("That is no longer on your list."))
     back = request.POST.get("next", "")
     # No host is allowed: only a path of this shop is safe.
     if not url_has_allowed_host_and_scheme(back, allowed_hosts=None):

@@ -245,8 +245,6 @@ def test_the_page_stands_alone_or_inside_the_projects_base_template(alice, setti
 @pytest.fixture
 def languages(settings: Any) -> Any:
     """Let the pages follow the language that the browser asks for."""
-    ours, everywhere = "testproject.language.AdminLocaleMiddleware", "django.middleware.locale.LocaleMiddleware"
-    settings.MIDDLEWARE = [everywhere if name == ours else name for name in settings.MIDDLEWARE]
     settings.LANGUAGES = global_settings.LANGUAGES
     use_our_templates(settings)
     return settings

@@ -531,7 +531,7 @@ def test_it_is_told_in_the_language_of_the_visitor(
     visitor, site, alice, between_our_middleware_and_that_of_messages, reads_early: bool
 ) -> None:
     # The demo's own follows the browser in the admin only.
-    site.MIDDLEWARE = [name for name in site.MIDDLEWARE if not name.endswith("AdminLocaleMiddleware")]
+    site.MIDDLEWARE = [name for name in site.MIDDLEWARE if not name.endswith("LocaleMiddleware")]
     between_our_middleware_and_that_of_messages(LocaleMiddleware)
     if reads_early:
         between_our_middleware_and_that_of_messages(ReadsOnTheWayIn)
