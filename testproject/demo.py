@@ -238,7 +238,7 @@ def _fill_shop() -> tuple[list[Visitor], list[Visitor]]:
     from django.contrib.sessions.models import Session
     from django.test import override_settings
 
-    from testproject import past, people, sign_ins
+    from testproject import past, people
     from testproject.shop.catalogue import load_catalogue
 
     load_catalogue()
@@ -257,7 +257,11 @@ def _fill_shop() -> tuple[list[Visitor], list[Visitor]]:
         else:
             # Each session starts now. Afterwards it is moved into the past.
             signed_in = past.move([each.sid for each in shoppers])
-            sign_ins.make()
+            if _has_history():
+                # Imported here: without the app, its models have no table.
+                from testproject import sign_ins
+
+                sign_ins.make()
             if past.is_missing():
                 guests = people.bring_in_guests()
                 past.make_samples(signed_in, past.move([each.sid for each in guests]))
@@ -271,7 +275,7 @@ def _welcome(url: str) -> str:
     """Return the text to print."""
     from testproject import people
 
-    moves, has_history = "MOVE_FROM" in settings.REDSESS, apps.is_installed("django_redsess.contrib.history")
+    moves, has_history = "MOVE_FROM" in settings.REDSESS, _has_history()
     port = os.environ.get("PORT") or "8000"
     manage = f"{_shown(Path(sys.executable))} testproject/manage.py"
     return WELCOME.format(
@@ -287,6 +291,10 @@ def _welcome(url: str) -> str:
         manage=manage if port == "8000" else f"PORT={port} {manage}",
         past="" if moves else PAST,
     )
+
+
+def _has_history() -> bool:
+    return apps.is_installed("django_redsess.contrib.history")
 
 
 def _shown(path: Path) -> str:
