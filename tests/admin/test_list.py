@@ -122,7 +122,7 @@ def test_an_item_is_named_by_one_lookup_a_page(admin_client, users, clients, set
 
 
 def test_the_columns_of_the_guide_are_shown(admin_client, users, new_session, settings, monkeypatch) -> None:
-    [example] = [each.text for each in blocks(DOCS / "howto" / "admin.rst") if "list_display = (" in each.text]
+    [example] = [each.text for each in blocks(DOCS / "howto" / "admin-pages.rst") if "list_display = (" in each.text]
     # It is put back afterwards.
     monkeypatch.setitem(admin.site._registry, OnlineSession, admin.site._registry[OnlineSession])
     exec(example, {"__name__": __name__})

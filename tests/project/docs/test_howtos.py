@@ -38,8 +38,8 @@ ORDER = (
         "new-devices",
         "viewed-items",
     ),
-    *("signing-in-as", "admin", "who-was-here", "places", "proxies", "confirmed-ends", "json", "api-tokens", "testing"),
-    *("csp", "sockets", "server", "upgrade", "cleaning", "secret-key", "celery", "deploying"),
+    *("signing-in-as", "admin", "admin-pages", "who-was-here", "places", "proxies", "confirmed-ends", "json"),
+    *("api-tokens", "testing", "csp", "sockets", "server", "upgrade", "cleaning", "secret-key", "celery", "deploying"),
 )
 
 ELSEWHERE = {
@@ -48,6 +48,7 @@ ELSEWHERE = {
     "cluster": "its servers are elsewhere: see tests/failures/test_clusters.py",
     "custom-users": "a project begins with its user model: see tests/accounts/test_user_models.py",
     "drf": "a project with Django REST framework: see test_drf.py",
+    "ending": "no blocks",
     "encryption": "its keys are elsewhere: see tests/session/test_encryption.py",
     **dict.fromkeys(
         ("from-django-redis-sessions", "from-qsessions", "from-user-sessions"),
@@ -85,7 +86,7 @@ NOT_RUN += ("id=", "ids=", "user=", "block=", "umask", "python -c")
 OWN = {
     "install": {"settings": 'INSTALLED_APPS += ["shop"]\nALLOWED_HOSTS = ["*"]'},
     "signing-in-as": {"settings": 'INSTALLED_APPS += ["hijack"]'},
-    "admin": {"settings": 'INSTALLED_APPS.insert(0, "unfold")'},
+    "admin-pages": {"settings": 'INSTALLED_APPS.insert(0, "unfold")'},
     "viewed-items": {
         "urls": """
 from django.http import HttpResponse

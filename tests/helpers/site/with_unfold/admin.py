@@ -1,4 +1,4 @@
-"""What docs/howto/admin.rst says a site with django-unfold writes."""
+"""What docs/howto/admin-pages.rst says a site with django-unfold writes."""
 
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
