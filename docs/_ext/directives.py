@@ -2,7 +2,8 @@
 What the reference and the pages on architecture are written with.
 
 ``setting``, ``profile``, ``command`` and ``fields`` take their words from the code, ``async-variants`` and ``layers``
-list what is there, and ``sequence`` draws. ``found-by`` leads searches to a page. System checks are objects that other pages can link to: ``:check:`E001```.
+list what is there, and ``sequence`` draws. ``found-by`` leads searches to a page. System checks are objects that other
+pages can link to: ``:check:`E001```.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class FoundByDirective(SphinxDirective):
     """
     Lead searches to this page: the words that people type who look for it, with commas between.
 
-    They are entries of the index. Their words count as words of the page: a search finds only pages that have all words.
+    They are entries of the index. Their words count as words of the page: a search finds pages that have all words.
     """
 
     has_content = True

@@ -35,11 +35,12 @@ const findLikeness = () => {
 };
 
 var Scorer = {
-  // Guides come before other pages: they answer questions.
+  // Guides come before other pages: they answer questions. Pages for those who change the package come last.
   score: ([docname, , , , score]) => {
     likenessOfPages = likenessOfPages || findLikeness();
     const isGuide = docname.startsWith("howto/") && docname !== "howto/index";
-    return score + Math.round(100 * (likenessOfPages[docname] || 0)) + (isGuide ? 15 : 0);
+    const isForUs = docname.startsWith("architecture/");
+    return score + Math.round(100 * (likenessOfPages[docname] || 0)) + (isGuide ? 15 : 0) - (isForUs ? 20 : 0);
   },
   objNameMatch: 11,
   objPartialMatch: 6,

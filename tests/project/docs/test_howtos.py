@@ -38,8 +38,20 @@ ORDER = (
         "new-devices",
         "viewed-items",
     ),
-    *("signing-in-as", "admin", "admin-pages", "who-was-here", "places", "proxies", "confirmed-ends", "json"),
-    *("api-tokens", "testing", "csp", "sockets", "server", "upgrade", "cleaning", "secret-key", "celery", "deploying"),
+    *("signing-in-as", "admin", "admin-pages", "who-was-here", "gdpr", "places", "proxies", "confirmed-ends"),
+    *(
+        "json",
+        "api-tokens",
+        "testing",
+        "csp",
+        "sockets",
+        "server",
+        "upgrade",
+        "cleaning",
+        "secret-key",
+        "celery",
+        "deploying",
+    ),
 )
 
 ELSEWHERE = {
