@@ -55,6 +55,9 @@ docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs
 screenshots: .venv/installed-test  ## Make the pictures in docs/ from the demo, with Chromium
 	@$(BIN)/python -m tests.helpers.screenshots
 
+gallery: .venv/installed-test  ## Make pictures of every page in .venv/gallery, to look at them, with Chromium (ARGS="own mail": of some)
+	@$(BIN)/python -m tests.helpers.gallery .venv/gallery $(ARGS)
+
 format: .venv/installed-dev  ## Format the code
 	$(BIN)/ruff format .
 
@@ -75,4 +78,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots format dist clean
+.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots gallery format dist clean

@@ -63,7 +63,7 @@ def running(directory: Path, **more: str) -> Iterator[Demo]:
         )
     demo = Demo(process, directory, output, f"http://127.0.0.1:{env['PORT']}", env)
     try:
-        wait_until(demo.is_served, seconds=90)
+        wait_until(demo.is_served, seconds=120)
         yield demo
     finally:
         process.terminate()

@@ -1,0 +1,181 @@
+"""What people do to see a page of the gallery. Pages are found by their URLs and forms: words may change."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import redis
+from django.contrib.auth.models import User
+from django.test import override_settings
+from playwright.sync_api import Browser, Error, Page
+
+from django_redsess.backend import SessionStore
+from django_redsess.contrib.history import mails
+from django_redsess.contrib.history.receivers import row_of_beginning
+from testproject.people import FIREFOX_WINDOWS, PASSWORD
+from tests.helpers.browsing import LIST, sign_in, visiting
+from tests.helpers.demo import Demo
+from tests.helpers.store import make_older
+
+OWN, SIGN_INS, USERS = "/account/sessions/", "/admin/redsess_history/signin/", "/admin/auth/user/"
+BUTTONS = "button[type=submit], button:not([type]), input[type=submit]"
+END = "#result_list a[href*='sid=']"
+"""The link in a row that asks whether to end its session."""
+
+PASSWORDS = {"admin": "admin", "sam": "support"}
+"""Of the staff. Everybody else has the shoppers'."""
+
+
+class Visit(NamedTuple):
+    """Somebody on a page of a demo, in a language."""
+
+    page: Page
+    demo: Demo
+    language: str
+
+
+@contextmanager
+def somebody(browser: Browser, demo: Demo, who: str, language: str) -> Iterator[Visit]:
+    """Give a page on which ``who`` is signed in, and sign out at the end: no session stays that others would see."""
+    with visiting(browser, demo.url) as open_page:
+        page = open_page()
+        page.set_default_timeout(30_000)
+        if who:
+            sign_in(page, who, PASSWORDS.get(who, PASSWORD))
+        page.set_extra_http_headers({"Accept-Language": language})
+        yield Visit(page, demo, language)
+        with suppress(Error):
+            page.goto("/")
+            page.get_by_role("button", name="Sign out").click(timeout=5000)
+
+
+def follow(selector: str, on: str) -> Callable[[Visit], object]:
+    """Return what goes from the page ``on`` to where the first link with ``selector`` leads."""
+
+    def show(visit: Visit) -> None:
+        visit.page.goto(on)
+        visit.page.goto(visit.page.locator(selector).first.get_attribute("href") or "")
+
+    return show
+
+
+def of_user(name: str, page: str = "change/") -> Callable[[Visit], object]:
+    """Return what goes to a page of the user in the admin."""
+
+    def show(visit: Visit) -> None:
+        follow(f"#result_list a[href*='{USERS}']", f"{USERS}?q={name}")(visit)
+        visit.page.goto(re.sub(r"change/.*", page, visit.page.url))
+
+    return show
+
+
+def press(page: Page, within: str, button: str = BUTTONS) -> None:
+    page.locator(within).first.locator(button).first.click()
+    page.wait_for_load_state()
+
+
+def end_last(visit: Visit) -> None:
+    """End the session of somebody that is the last in the list."""
+    visit.page.goto(LIST)
+    links = visit.page.locator(END)
+    visit.page.goto(links.last.get_attribute("href") or "")
+    press(visit.page, ".redsess-confirm")
+
+
+def block(visit: Visit) -> None:
+    # The question has these buttons even if the picture before has ended all sessions of the user.
+    visit.page.goto(LIST + "confirm/?q=hugo")
+    visit.page.locator("button[name=block]").first.click()
+
+
+def after_block(show: Callable[[Visit], object]) -> Callable[[Visit], object]:
+    """Return what blocks a user and then does what ``show`` does."""
+
+    def show_after(visit: Visit) -> None:
+        block(visit)
+        show(visit)
+
+    return show_after
+
+
+def another_device(visit: Visit, name: str) -> None:
+    """Sign in with another browser."""
+    context = visit.page.context.browser.new_context(base_url=visit.demo.url, user_agent=FIREFOX_WINDOWS)
+    sign_in(context.new_page(), name, PASSWORDS.get(name, PASSWORD))
+    context.close()
+
+
+def forget_the_password(visit: Visit) -> None:
+    """Let the visitor's session be so old that it is asked for the password."""
+    [key] = (each["value"] for each in visit.page.context.cookies() if each["name"] == "sessionid")
+    with redis.Redis.from_url(visit.demo.redis_url) as client:
+        make_older(client, SessionStore(key).sid, 400)
+
+
+def ask_admin(visit: Visit) -> None:
+    another_device(visit, "admin")
+    forget_the_password(visit)
+    visit.page.goto(LIST + "?q=admin")
+    # Its own session has no link, or one that asks about itself: the other one is newer.
+    visit.page.goto(visit.page.locator(END).first.get_attribute("href") or "")
+    press(visit.page, ".redsess-confirm")
+
+
+def ask_shopper(visit: Visit) -> None:
+    another_device(visit, "elif")
+    forget_the_password(visit)
+    visit.page.goto(OWN)
+    press(visit.page, f"form[action*='{OWN}']:has([formaction])", "button[formaction]")
+
+
+def refuse_password(visit: Visit) -> None:
+    ask_shopper(visit)
+    visit.page.locator("input[type=password]").fill("not the password")
+    visit.page.keyboard.press("Enter")
+    visit.page.locator("[aria-invalid=true]").wait_for()
+
+
+def end_own(visit: Visit) -> None:
+    another_device(visit, "elif")
+    visit.page.goto(OWN)
+    press(visit.page, f"form[action^='{OWN}'][action$='/end/']")
+
+
+def end_others(visit: Visit) -> None:
+    another_device(visit, "elif")
+    visit.page.goto(OWN)
+    press(visit.page, f"form[action='{OWN}end-others/']")
+
+
+def be_refused(visit: Visit) -> None:
+    """Sign in as somebody who has been blocked."""
+    with somebody(visit.page.context.browser, visit.demo, "admin", "en") as admin:
+        block(admin)
+    visit.page.goto("/login/")
+    visit.page.locator("[name=username]").fill("hugo")
+    visit.page.locator("[name=password]").fill(PASSWORD)
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_load_state()
+
+
+def be_offline(visit: Visit) -> None:
+    """Look at a page while the server of the sessions does not answer."""
+    with redis.Redis.from_url(visit.demo.redis_url) as client:
+        client.client_pause(4000)
+        visit.page.goto(OWN)
+        client.ping()
+
+
+def unfold(visit: Visit) -> None:
+    visit.page.goto("/api/v1/")
+    visit.page.locator(".opblock-summary-control").first.click()
+
+
+def read_mail(visit: Visit) -> None:
+    ours = {"HISTORY_SITE_URL": "https://shop.example"}
+    with override_settings(LANGUAGE_CODE=visit.language, REDSESS=ours):
+        user, at = User(pk=1, username="elif"), datetime.now(UTC)
+        mail = mails._message(user, row_of_beginning(1, at, "203.0.113.9", FIREFOX_WINDOWS), "elif@shop.example")
+    visit.page.set_content(mail.alternatives[0][0])
