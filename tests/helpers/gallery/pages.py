@@ -35,7 +35,7 @@ PAGES: dict[str, tuple[str, str | Callable[[Visit], object]]] = {
     "admin-list": ("admin", LIST),
     "admin-list-search": ("admin", LIST + "?q=kavya"),
     "admin-list-address": ("admin", LIST + "?q=198.51.100"),
-    "admin-list-filtered": ("admin", LIST + "?active=true"),
+    "admin-list-filtered": ("admin", LIST + "?active=5m"),
     "admin-list-empty": ("admin", LIST + "?q=nobody"),
     "admin-list-absent": ("admin", LIST + "?q=nora"),
     "admin-list-everyone": ("admin", LIST + "?guests=true"),

@@ -72,8 +72,8 @@ def of_user(name: str, page: str = "change/") -> Callable[[Visit], object]:
 
 
 def press(page: Page, within: str, button: str = BUTTONS) -> None:
-    page.locator(within).first.locator(button).first.click()
-    page.wait_for_load_state()
+    with page.expect_navigation():
+        page.locator(within).first.locator(button).first.click()
 
 
 def end_last(visit: Visit) -> None:
@@ -87,7 +87,7 @@ def end_last(visit: Visit) -> None:
 def block(visit: Visit) -> None:
     # The question has these buttons even if the picture before has ended all sessions of the user.
     visit.page.goto(LIST + "confirm/?q=hugo")
-    visit.page.locator("button[name=block]").first.click()
+    press(visit.page, ".redsess-confirm", "button[name=block]")
 
 
 def after_block(show: Callable[[Visit], object]) -> Callable[[Visit], object]:
@@ -123,30 +123,44 @@ def ask_admin(visit: Visit) -> None:
     press(visit.page, ".redsess-confirm")
 
 
-def ask_shopper(visit: Visit) -> None:
-    another_device(visit, "elif")
-    forget_the_password(visit)
+def list_own(visit: Visit) -> None:
+    """Go to the shopper's list. It has another device: one more sign-in might end the session of this browser."""
     visit.page.goto(OWN)
-    press(visit.page, f"form[action*='{OWN}']:has([formaction])", "button[formaction]")
+    if not visit.page.locator("form[action$='/end/']").count():
+        another_device(visit, "elif")
+        visit.page.goto(OWN)
+
+
+def give_password(page: Page, password: str = PASSWORD) -> None:
+    """Give the password, if the page asks for it."""
+    field = page.locator("input[type=password]")
+    if field.count():
+        field.fill(password)
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
+
+
+def ask_shopper(visit: Visit) -> None:
+    list_own(visit)
+    forget_the_password(visit)
+    press(visit.page, "form:has([formaction])", "button[formaction]")
 
 
 def refuse_password(visit: Visit) -> None:
     ask_shopper(visit)
-    visit.page.locator("input[type=password]").fill("not the password")
-    visit.page.keyboard.press("Enter")
-    visit.page.locator("[aria-invalid=true]").wait_for()
+    give_password(visit.page, "not the password")
 
 
 def end_own(visit: Visit) -> None:
-    another_device(visit, "elif")
-    visit.page.goto(OWN)
-    press(visit.page, f"form[action^='{OWN}'][action$='/end/']")
+    list_own(visit)
+    press(visit.page, "form[action$='/end/']")
+    give_password(visit.page)
 
 
 def end_others(visit: Visit) -> None:
-    another_device(visit, "elif")
-    visit.page.goto(OWN)
+    list_own(visit)
     press(visit.page, f"form[action='{OWN}end-others/']")
+    give_password(visit.page)
 
 
 def be_refused(visit: Visit) -> None:
@@ -156,8 +170,8 @@ def be_refused(visit: Visit) -> None:
     visit.page.goto("/login/")
     visit.page.locator("[name=username]").fill("hugo")
     visit.page.locator("[name=password]").fill(PASSWORD)
-    visit.page.keyboard.press("Enter")
-    visit.page.wait_for_load_state()
+    with visit.page.expect_navigation():
+        visit.page.keyboard.press("Enter")
 
 
 def be_offline(visit: Visit) -> None:
