@@ -1,7 +1,6 @@
 """The pages of the gallery, and on which sites and in which looks they are seen."""
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from tests.helpers.browsing import LIST
@@ -100,12 +99,15 @@ SITES = {
 
 
 class Task(NamedTuple):
-    """A page to be seen in a language, and its looks."""
+    """A page to be seen by somebody in a look."""
 
     who: str
-    language: str
     name: str
-    looks: list[str]
+    look: str
+
+    @property
+    def language(self) -> str:
+        return LANGUAGES[self.look]
 
 
 def tasks(site: str, words: Sequence[str] = ()) -> list[Task]:
@@ -114,6 +116,5 @@ def tasks(site: str, words: Sequence[str] = ()) -> list[Task]:
     for name, (who, _) in PAGES.items():
         looks = next((looks for start, looks in SITES[site].looks.items() if name.startswith(start)), ())
         if not words or site in words or name.startswith(tuple(words)):
-            for language, these in groupby(looks, LANGUAGES.__getitem__):
-                found.append(Task(who, language, name, list(these)))
+            found += [Task(who, name, look) for look in looks]
     return sorted(found, key=lambda task: (task.language != "en", task.language, task.who))

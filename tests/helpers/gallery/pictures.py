@@ -38,15 +38,18 @@ def page_of(file: str) -> str:
 
 
 def take(visit: Visit, site: str, task: Task, folder: Path) -> None:
-    """Show the page once, and take it in each look and width."""
+    """Show the page, and take it in each width."""
     show = PAGES[task.name][1]
+    # Before the page is loaded: some themes look at it only then.
+    visit.page.emulate_media(color_scheme="dark" if task.look == "dark" else "light")
     visit.page.goto(show) if isinstance(show, str) else show(visit)
-    for look in task.looks:
-        visit.page.emulate_media(color_scheme="dark" if look == "dark" else "light")
-        for width in WIDTHS:
-            visit.page.set_viewport_size({"width": width, "height": 800})
-            path = folder / file_of(task.name, site, look, width)
-            visit.page.screenshot(path=path, full_page=True, animations="disabled")
+    for width in WIDTHS:
+        visit.page.set_viewport_size({"width": width, "height": 800})
+        # As high as the page: what sticks to the bottom of the window is not in the middle of the picture.
+        height = visit.page.evaluate("document.documentElement.scrollHeight")
+        visit.page.set_viewport_size({"width": width, "height": height})
+        path = folder / file_of(task.name, site, task.look, width)
+        visit.page.screenshot(path=path, full_page=True, animations="disabled")
 
 
 def write_index(folder: Path) -> None:
@@ -82,7 +85,7 @@ def make(folder: Path, words: Sequence[str] = ()) -> list[str]:
                                 take(visit, site, task, folder)
                             except Exception as error:  # Whatever it is, the other pages are seen.
                                 reason = str(error).partition("\n")[0]
-                                failed.append(f"{task.name} {site} {language}: {type(error).__name__} {reason}")
+                                failed.append(f"{task.name} {site} {task.look}: {type(error).__name__} {reason}")
                             progress.update()
     write_index(folder)
     return failed
