@@ -345,7 +345,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
         html = link(url_of("changelist", self.admin_site, query={USER: user_id}), text)
         if url := getattr(user, "redsess_end_url", ""):
-            html += format_html(' <a class="button redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
+            html += format_html(' <a class="redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
         return html + limit
 
     @admin.display(description=gettext_lazy("last sign-ins"))
