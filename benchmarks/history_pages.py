@@ -100,7 +100,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
     from django.contrib.auth.models import User
     from django.db import connection
 
-    from django_redsess.contrib.history.models import SignIn
+    from django_redsess.contrib.history.models import SignIn, who_ended
     from django_redsess.online.user_agents import browser_and_system
     from django_redsess.signals import Reason
     from testproject import people
@@ -119,6 +119,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
             at = now - timedelta(days=DAYS) * (rows - number) / rows
             lives, address, agent = rows - number < rows // 50, chance.getrandbits(24), chance.choice(agents)
             reason = chance.choices(list(Reason), (30, 5, 50, 1, 1, 13))[0]
+            by = str(admin.pk) if reason is Reason.KICKED and not lives else ""
             batch.append(
                 SignIn(
                     user_id=chance.randint(1, users),
@@ -126,7 +127,8 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
                     last_seen_at=at,
                     ended_at=None if lives else at + timedelta(hours=1),
                     reason="" if lives else reason,
-                    by=str(admin.pk) if reason is Reason.KICKED and not lives else "",
+                    by=by,
+                    who_ended="" if lives else who_ended("", reason, by),
                     address=f"10.{address >> 16}.{address >> 8 & 255}.{address & 255}",
                     address_score=(10 << 24) + address,
                     client=browser_and_system(agent),
@@ -154,7 +156,12 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
         "network /8": "?q=10.0.0.0/8",
         "ended by somebody": "?reason=kicked",
         "expired": "?reason=expired",
-        "no end so far": "?state=living",
+        "ended by staff": "?who_ended=staff",
+        "ended by nobody": "?who_ended=nobody",
+        "ended by the user elsewhere": "?who_ended=user_elsewhere",
+        "ended by one person": f"?ended_by={admin.pk}",
+        "search for this person": "?q=admin",
+        "still signed in": "?state=living",
         "new devices": "?is_new_device=true",
         "Firefox": "?browser=Firefox",
         "Opera (none)": "?browser=Opera",

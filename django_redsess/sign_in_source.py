@@ -95,11 +95,11 @@ def placed(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
     return [each._replace(place=found.get(each.address, "")) for each in sign_ins] if found else sign_ins
 
 
-def how_ended(sign_in: PastSignIn, by_name: str) -> str:
+def how_ended(sign_in: PastSignIn) -> str:
     """
     Say why the session has ended, and by whom, as an administrator reads it. ``""`` if no end is known.
 
-    ``by_name`` is the name of the user who ended it.
+    The text has the placeholder ``%(name)s`` for the name of the user who ended it, if that is not the session's user.
     """
     if sign_in.ended_at is None:
         return ""
@@ -109,10 +109,10 @@ def how_ended(sign_in: PastSignIn, by_name: str) -> str:
     if sign_in.reason == Reason.KICKED:
         if is_own:
             return gettext("ended by the user, on another device")
-        return gettext("ended by %(name)s") % {"name": by_name} if sign_in.by else gettext("ended by a command")
+        return gettext("ended by %(name)s (staff)") if sign_in.by else gettext("ended by a command")
     if sign_in.reason == Reason.INVALIDATED and sign_in.by and not is_own:
-        return gettext("ended by the site, for %(name)s") % {"name": by_name}
-    return sign_in.reason_text
+        return gettext("ended by the site, for %(name)s (staff)")
+    return sign_in.reason_text.replace("%", "%%")
 
 
 def how_own_ended(sign_in: PastSignIn) -> str:

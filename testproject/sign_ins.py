@@ -14,7 +14,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from django_redsess import online
-from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.models import SignIn, who_ended
 from django_redsess.contrib.history.receivers import row_of_beginning
 from django_redsess.signals import Reason
 from testproject.people import (
@@ -107,4 +107,5 @@ def _row(user: User, at: datetime, address: str, user_agent: str, **fields: obje
     row = row_of_beginning(user.pk, at, address, user_agent)
     for name, value in fields.items():
         setattr(row, name, value)
+    row.who_ended = who_ended(str(user.pk), row.reason, row.by)
     return row

@@ -30,17 +30,17 @@ from django.utils.functional import cached_property
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.text import Truncator
+from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import viewed
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
 from django_redsess.online.device_icons import device_icon
-from django_redsess.online.labels import exactly, when
+from django_redsess.online.labels import exactly, shortly, when
 from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
-from django_redsess.sign_in_source import PastSignIn
+from django_redsess.sign_in_source import PastSignIn, how_ended
 
 USER, GUESTS = "user", "guests"
 """Parameters of the list of sessions. Its filters know more."""
@@ -49,6 +49,8 @@ ONLY, TOO = "only", "true"
 """Values of ``GUESTS``."""
 
 NAME_MAX = 100  # A longer name of a user, or of a browser, is cut after so many characters.
+
+MESSAGE_MAX = 60  # A table shows so many characters of a message.
 
 _ABSOLUTE = re.compile(r"https?://[^/\\]", re.IGNORECASE)
 
@@ -237,12 +239,31 @@ def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:
     return format_html('<span title="{}">{}</span>{}<br>{}{}', sign_in.user_agent, browser, mark, where, place)
 
 
-def end_html(sign_in: PastSignIn) -> SafeString:
-    """Return when the session of a sign-in has ended, as HTML."""
+def end_html(sign_in: PastSignIn, live_url: str = "", shown: Callable[[datetime], SafeString] = shortly) -> SafeString:
+    """
+    Return when the session of a sign-in has ended, as HTML. ``shown`` makes HTML of a time.
+
+    ``live_url`` is the URL of the session's page while it lives.
+    """
     if sign_in.ended_at is None:
-        return format_html("{}", gettext("no end so far"))
-    at = exactly(sign_in.ended_at)
-    return format_html("{}", gettext("about %(time)s") % {"time": at} if sign_in.ended_is_about else at)
+        text = gettext("Still signed in")
+        return link(live_url, text) if live_url else format_html("{}", text)
+    at = shown(sign_in.ended_at)
+    return filled(gettext("about %(time)s"), time=at) if sign_in.ended_is_about else at
+
+
+def how_ended_html(sign_in: PastSignIn, by_name: str) -> SafeString:
+    """Say why the session of a sign-in has ended, and by whom, as HTML. ``by_name`` is the name of that user."""
+    return filled(capfirst(how_ended(sign_in)), name=by_name)
+
+
+def message_html(message: str) -> SafeString:
+    """Return the message that a user has read, as HTML: its beginning, and all of it on hover. Nothing for ``""``."""
+    if not message:
+        return SafeString()
+    hint = gettext("Message to the user: %(message)s") % {"message": message}
+    shown = Truncator(message).chars(MESSAGE_MAX)
+    return format_html('<div class="redsess-told" title="{}"><q><bdi>{}</bdi></q></div>', hint, shown)
 
 
 def own_mark(session: OnlineSession) -> SafeString:

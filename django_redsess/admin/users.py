@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.sites import AdminSite
-from django.contrib.admin.utils import NotRelationField, get_fields_from_path
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path, quote
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import FieldDoesNotExist
@@ -23,7 +24,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator, capfirst
+from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, sign_in_source
@@ -35,7 +36,9 @@ from django_redsess.admin.pages import (
     end_html,
     end_url,
     filled,
+    how_ended_html,
     link,
+    message_html,
     moment,
     paragraph,
     place_html,
@@ -48,7 +51,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.labels import exactly
+from django_redsess.online.labels import shortly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, users_by_id
@@ -127,6 +130,8 @@ def _name_of(model: type[Model], search_field: str) -> str:
     return ""
 
 
+LIVE_MAX = 500  # So many live sessions are compared with the sign-ins of a page.
+
 SIGN_INS_SHOWN = 5
 """How many of the last sign-ins the pages of a session and of a user show."""
 
@@ -149,12 +154,13 @@ def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: sign_in_sourc
         return format_html("{}", gettext("No sign-in is recorded."))
     headings = [gettext("Signed in"), gettext("Where from"), gettext("Ended"), gettext("How it ended")]
     names = names_of_enders(request, site, of_user.sign_ins)
+    live = live_urls(request, site, of_user.sign_ins)
     rows = [
         (
-            exactly(each.created_at),
+            shortly(each.created_at),
             sender_html(each),
-            end_html(each),
-            capfirst(sign_in_source.how_ended(each, names[each.by])),
+            end_html(each, live.get(name_of_sign_in(each), "")),
+            how_ended_html(each, names[each.by]) + message_html(each.message),
         )
         for each in sign_in_source.placed(of_user.sign_ins)
     ]
@@ -173,10 +179,36 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_so
     address = address_html(last.address) + place_html(last.place)
     parts = [filled(text, time=moment(last.created_at), address=address, browser=browser)]
     if last.ended_at:
-        how = sign_in_source.how_ended(last, names_of_enders(request, site, of_user.sign_ins[:1])[last.by])
+        name = names_of_enders(request, site, of_user.sign_ins[:1])[last.by]
+        how = filled(sign_in_source.how_ended(last), name=name)
         parts.append(filled(gettext("How it ended: %(how)s, %(time)s."), how=how, time=end_html(last)))
     parts.append(link(of_user.url, gettext("All sign-ins of this user")))
     return format_html_join(" ", "{}", ((part,) for part in parts))
+
+
+def name_of_sign_in(sign_in: sign_in_source.PastSignIn | OnlineSession) -> tuple[str, datetime | None]:
+    """Return what a live session and its sign-in have in common, and no others."""
+    return sign_in.user_id, sign_in.created_at
+
+
+def live_urls(
+    request: HttpRequest, site: AdminSite, sign_ins: Iterable[sign_in_source.PastSignIn]
+) -> dict[tuple[str, datetime | None], str]:
+    """
+    Return the URLs of the pages of those of the sessions that live, by :func:`name_of_sign_in`.
+
+    Only of those that the administrator may see, and of the newest 500.
+    """
+    sessions: Any = site._registry.get(OnlineSession)
+    user_ids = {each.user_id for each in sign_ins if not each.ended_at}
+    if sessions is None or not user_ids or not sessions.has_view_permission(request):
+        return {}
+    found = sessions.sessions(request).of_users(list(user_ids)[:USERS_MAX])[:LIVE_MAX]
+    return {
+        name_of_sign_in(session): url_of("change", site, quote(session.sid))
+        for session in found
+        if sessions.has_view_permission(request, session)
+    }
 
 
 def names_of_enders(
@@ -267,7 +299,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
 
     Use it as ``class UserAdmin(UserSessionsMixin, django.contrib.auth.admin.UserAdmin)``. Administrators who may view
     online sessions see them. Those who may end online sessions also get a button and the action. Where sign-ins are
-    kept, those who may view them see the last five.
+    kept, those who may view them see the last five. The user's history links to both.
     """
 
     class Media:
@@ -314,6 +346,26 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             }
             response.template_name = "admin/django_redsess/user_page.html"
         return response
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Show the history as ever, below links to what it does not have: the user's sign-ins, and online sessions."""
+        response = super().history_view(request, object_id, extra_context)
+        user = (getattr(response, "context_data", None) or {}).get("object")
+        if user is not None and (links := self._links_of_history(request, online.user_id_of(user))):
+            # The site, or its theme, may have a template of its own.
+            of_history = response.resolve_template(response.template_name)  # type: ignore[attr-defined]
+            response.context_data |= {"redsess_links": links, "redsess_history": of_history}  # type: ignore[attr-defined]
+            response.template_name = "admin/django_redsess/user_history.html"  # type: ignore[attr-defined]
+        return response
+
+    def _links_of_history(self, request: HttpRequest, user_id: str) -> list[SafeString]:
+        of_user, sessions, links = past_of(request, self.admin_site, user_id), self._sessions_admin, list[SafeString]()
+        if of_user is not None:
+            links.append(link(of_user.url, gettext("Sign-ins of this user")))
+        if sessions is not None and sessions.has_view_permission(request):
+            url = url_of("changelist", self.admin_site, query={USER: user_id})
+            links.append(link(url, gettext("Online sessions of this user")))
+        return links
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
         sessions = self._sessions_admin

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.utils import timezone
-from django.utils.formats import date_format
+from django.utils.formats import date_format, get_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince, timeuntil
-from django.utils.translation import get_language, gettext, ngettext, npgettext, override
+from django.utils.translation import get_language, gettext, ngettext, npgettext, override, pgettext
 from django.utils.translation.trans_real import translation
 
 from django_redsess.conf import conf
@@ -86,6 +86,18 @@ def exactly(at: datetime) -> str:
     """Return ``at`` as text: date, time of day and time zone."""
     local = timezone.localtime(at)
     return f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
+
+
+def shortly(at: datetime) -> SafeString:
+    """Return ``at`` as HTML: day and time of day, and the year if it is not this one. On hover is what is left out."""
+    local = timezone.localtime(at)
+    is_of_this_year = local.year == timezone.localtime(datetime.now(UTC)).year
+    # As Django writes dates in this language, with short names of months.
+    day = get_format("MONTH_DAY_FORMAT" if is_of_this_year else "DATE_FORMAT").replace("F", "N")
+    text = pgettext("a day, and a time of it", "%(day)s, %(time)s")
+    text %= {"day": date_format(local, day), "time": date_format(local, "TIME_FORMAT")}
+    html = '<time class="redsess-time" datetime="{}" title="{}">{}</time>'
+    return format_html(html, local.isoformat(), exactly(at), text)
 
 
 def blocked(block: Block | None) -> str:

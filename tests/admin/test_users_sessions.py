@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import clear_url_caches, path
 
 from django_redsess.admin import OnlineSessionAdmin, UserSessionsMixin
+from django_redsess.admin.log_entries import save_lift
 from django_redsess.models import OnlineSession
 from tests.helpers.admin_pages import Page, answer, asked, left, staff, told
 from tests.helpers.online import sign_in
@@ -127,6 +128,24 @@ def test_all_sessions_of_the_users_that_were_chosen_are_ended(client, users, sid
     entry = LogEntry.objects.get()
     assert (entry.object_id, entry.change_message) == (str(users["alice"].pk), "Ended 2 sessions. Message: Moved")
     assert not any("/confirm/" in href for href in Page(client.get(page_of(users["alice"]))).links.values())
+
+
+@pytest.mark.parametrize("permissions", [(), (VIEW,), ("view_signin",), (VIEW, "view_signin")], ids=str)
+def test_a_users_history_links_to_what_it_does_not_have(client, users, permissions) -> None:
+    may(client, *permissions)
+    alice = users["alice"]
+    links = {
+        "Sign-ins of this user": (f"/admin/redsess_history/signin/?user={alice.pk}", "view_signin"),
+        "Online sessions of this user": (f"/admin/django_redsess/onlinesession/?user={alice.pk}", VIEW),
+    }
+    before = Page(client.get(f"{USERS}{alice.pk}/history/"))
+    assert "change history" in before.text
+    save_lift(client.get(page_of(alice)).wsgi_request, str(alice.pk), alice)
+    after = Page(client.get(f"{USERS}{alice.pk}/history/"))
+    assert "Lifted the block." in after.text
+    for page in (before, after):
+        for text, (url, permission) in links.items():
+            assert page.links.get(text) == (url if permission in permissions else None)
 
 
 def test_a_thousand_users_are_taken_and_more_are_refused(admin_client, users, sids) -> None:

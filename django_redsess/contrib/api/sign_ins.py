@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field, create_model
 from django_redsess.contrib.api.administration import administrating, page_in_admin
 from django_redsess.contrib.api.authentication import for_asker
 from django_redsess.contrib.api.problems import Problem
-from django_redsess.contrib.api.schemas import OfUsers, Searched, SignInList, answers
+from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, SignInList, Text, answers
 from django_redsess.contrib.history import filters
-from django_redsess.contrib.history.models import REASONS, SignIn
+from django_redsess.contrib.history.models import REASONS, WHO_ENDED, SignIn
 from django_redsess.online.fields import sign_ins_described
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
 from django_redsess.permissions import rules
@@ -26,6 +26,11 @@ CHOICES = {
         "Whose sessions ended so. `unknown`: nobody recorded it.",
     ),
     filters.STATE: (tuple(filters.StateFilter.living), "Whose sessions live, or have ended."),
+    filters.WHO: (
+        tuple(WHO_ENDED),
+        "Whose sessions were ended by `staff`, which is anybody but their user; by the user who signed out, "
+        "`user_here`, or on another device, `user_elsewhere`; or by `nobody`: time, a limit, the site or a command.",
+    ),
     "is_new_device": (("true",), "`true`: on a device that was new to the user."),
     "browser": (BROWSERS, "With this browser."),
     "system": (SYSTEMS, "On this operating system."),
@@ -46,6 +51,9 @@ class Searching(OfUsers):
     """The filters of the page that have no choices."""
 
     q: Searched = Field("", description="What is searched for: a user name, an address, a network.")
+    ended_by: Annotated[Text, Field(max_length=TEXT_MAX)] = Field(
+        "", description="Whose sessions this user has ended, apart from the user's own: a primary key as text."
+    )
     since: Day | None = Field(None, description="On this day or later.")
     until: Day | None = Field(None, description="On this day or earlier.")
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone, translation
 from django.utils.functional import cached_property
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
@@ -24,16 +26,24 @@ from django_redsess.admin import export, pages
 from django_redsess.admin import filters as shared_filters
 from django_redsess.admin import log_entries as lines
 from django_redsess.admin.sessions import SEARCH_MAX
-from django_redsess.admin.users import found_users, name_among, search_fields, users_admin, visible_users
+from django_redsess.admin.users import (
+    found_users,
+    live_urls,
+    name_among,
+    name_of_sign_in,
+    search_fields,
+    users_admin,
+    visible_users,
+)
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.reading import ORDER, of_users, past_of, url_of
+from django_redsess.contrib.history.reading import ORDER, ended_by, of_users, past_of, url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online import fields, labels
 from django_redsess.online.export import Record, record_of
 from django_redsess.permissions import rules
 from django_redsess.session.address_index import Network, network_of
-from django_redsess.sign_in_source import how_ended, placed
+from django_redsess.sign_in_source import placed
 
 __all__ = ["SignInAdmin"]
 
@@ -42,6 +52,9 @@ COUNTED_MAX = 10_000
 
 ADDRESSES_MAX = 1000  # So many addresses are compared, where one score stands for several.
 EXPORTED_AT_ONCE = 1000
+
+ENDERS_SHOWN = 5
+"""Of the users who are searched for, links lead to what so many of them have ended."""
 
 
 class UpTo(pages.NearestPage):
@@ -88,15 +101,17 @@ class SignInAdmin(pages.ListAdmin):
     show_full_result_count = False
     list_filter = (
         filters.DatesFilter,
-        filters.ReasonFilter,
         filters.StateFilter,
+        filters.ReasonFilter,
+        filters.WhoEndedFilter,
         filters.DeviceFilter,
         filters.SignInBrowserFilter,
         filters.SignInSystemFilter,
         filters.SignInUserFilter,
+        filters.EndedByFilter,
     )
     empty_value_display = "-"
-    fields = readonly_fields = ("who", "signed_in", "seen", "ended", "message", "sender", "user_agent")
+    fields = readonly_fields = ("who", "signed_in_at", "seen_at", "end", "message_read", "sender", "user_agent")
 
     class Media:
         css = {"all": ("django_redsess/admin-list.css",)}
@@ -135,6 +150,7 @@ class SignInAdmin(pages.ListAdmin):
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
         if changelist is not None:  # Else a redirect.
             self.name_users(request, changelist.result_list)
+            self._find_live(request, changelist.result_list)
             response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
         return response
 
@@ -147,9 +163,12 @@ class SignInAdmin(pages.ListAdmin):
         return found
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> SignIn | None:
-        found: SignIn | None = super().get_object(request, object_id, from_field)
-        self.name_users(request, [found] if found else [])
-        return found
+        found: Any = super().get_object(request, object_id, from_field)
+        if found is not None:
+            self.name_users(request, [found])
+            self._find_live(request, [found])
+            found.title = f"{name_among(found.users, str(found.user_id))}, {labels.exactly(found.created_at)}"
+        return cast("SignIn | None", found)
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         row = context["original"]
@@ -161,6 +180,15 @@ class SignInAdmin(pages.ListAdmin):
             "sessions_url": self._sessions_url(request, user_id),
         }
         return super().render_change_form(request, context, *args, **kwargs)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Redirect to the history of the user, or to the page of the sign-in: that has no history of its own."""
+        row: Any = self.get_object(request, unquote(object_id))
+        if row is None or not self.has_view_permission(request, row):
+            return self.to_list()
+        user = row.users.get(str(row.user_id))
+        url = pages.admin_url(user, self.admin_site, "history") if user is not None else ""
+        return HttpResponseRedirect(url or pages.admin_url(row, self.admin_site))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[SignIn], search_term: str
@@ -175,6 +203,7 @@ class SignInAdmin(pages.ListAdmin):
             return queryset.none(), False
         text = gettext("More than %(limit)d users match. The sign-ins of the first %(limit)d are listed.")
         user_ids = shared_filters.first_ids(request, found_users(request, self.admin_site, term), text)
+        request.redsess_found = user_ids  # type: ignore[attr-defined]
         return of_users(queryset, user_ids), False
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
@@ -199,7 +228,7 @@ class SignInAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("signed in"))
     def signed_in(self, row: Any) -> str:
-        return _labelled(gettext("signed in"), labels.exactly(row.created_at))
+        return _labelled(gettext("signed in"), labels.shortly(row.created_at))
 
     @admin.display(description=gettext_lazy("last seen"))
     def seen(self, row: Any) -> str:
@@ -208,21 +237,37 @@ class SignInAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("ended"))
     def ended(self, row: Any) -> str:
-        """Show when the session has ended, why, and by whom."""
-        sign_in = row.past
-        if sign_in.ended_at is None:
-            return _labelled(gettext("ended"), pages.end_html(sign_in))
-        how = how_ended(sign_in, name_among(row.users, row.by))
-        html = format_html("<div>{}<br>{}</div>", pages.end_html(sign_in), capfirst(how))
-        return _labelled(gettext("ended"), html)
+        """Show when the session has ended, why, by whom, and the beginning of the message."""
+        end = pages.end_html(row.past, row.live_url)
+        if row.past.ended_at is None:
+            return _labelled(gettext("ended"), end)
+        message = pages.message_html(row.message)
+        return _labelled(gettext("ended"), format_html("<div>{}<br>{}{}</div>", end, self._how_ended(row), message))
+
+    @admin.display(description=gettext_lazy("signed in"))
+    def signed_in_at(self, row: Any) -> str:
+        return pages.moment(row.created_at)
+
+    @admin.display(description=gettext_lazy("last seen"))
+    def seen_at(self, row: Any) -> str:
+        return pages.moment(row.past.last_seen_at) if row.past.last_seen_at else "-"
+
+    @admin.display(description=gettext_lazy("ended"))
+    def end(self, row: Any) -> str:
+        """Show when the session has ended, why, and by whom: what the page of a sign-in has."""
+        end = pages.end_html(row.past, row.live_url, pages.moment)
+        return end if row.past.ended_at is None else format_html("{}<br>{}", end, self._how_ended(row))
+
+    @admin.display(description=gettext_lazy("message to the user"))
+    def message_read(self, row: Any) -> str:
+        return format_html("<bdi>{}</bdi>", row.message) if row.message else "-"
 
     @admin.display(description=gettext_lazy("where from"))
     def sender(self, row: Any) -> str:
         """Show the browser, whether the device was new, and the address as a link to all sign-ins from it."""
         link = ""
         if row.address:
-            url = reverse("admin:redsess_history_signin_changelist", current_app=self.admin_site.name)
-            link = pages.link(f"{url}?{SEARCH_VAR}={row.address}", pages.address_html(row.address))
+            link = pages.link(self._url_of_list({SEARCH_VAR: row.address}), pages.address_html(row.address))
         return format_html("<div>{}</div>", pages.sender_html(row.past, link))
 
     def name_users(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
@@ -234,6 +279,38 @@ class SignInAdmin(pages.ListAdmin):
         for row, sign_in in zip(rows, placed(past_of(row) for row in rows), strict=True):
             row.users, row.past = users, sign_in
         return users
+
+    def _find_live(self, request: HttpRequest, rows: Collection[Any]) -> None:
+        """Each row gets the URL of the page of its session, if that lives and may be seen."""
+        urls = live_urls(request, self.admin_site, [row.past for row in rows])
+        for row in rows:
+            row.live_url = urls.get(name_of_sign_in(row.past), "")
+
+    def _how_ended(self, row: Any) -> SafeString:
+        """Say why the session has ended, and by whom, with a link to all that this person has ended."""
+        name = format_html("<bdi>{}</bdi>", name_among(row.users, row.by))
+        if row.by != str(row.user_id):
+            name = pages.link(self._url_of_list({filters.ENDED_BY: row.by}), name)
+        return pages.how_ended_html(row.past, name)
+
+    def _enders(self, request: HttpRequest, user_ids: Collection[str]) -> SafeString:
+        """Return links to the sessions of others that these users have ended."""
+        rows = ended_by(self.get_queryset(request), user_ids).order_by() if user_ids else SignIn.objects.none()
+        counts = Counter(rows.values_list("by", flat=True)[: COUNTED_MAX + 1])
+        text = gettext("Sign-ins that %(name)s ended: %(count)s")
+        if counts.total() > COUNTED_MAX:
+            text = gettext("Sign-ins that %(name)s ended: at least %(count)s")
+        users = visible_users(request, self.admin_site, {user_id for user_id, _ in counts.most_common(ENDERS_SHOWN)})
+        links = []
+        for user_id, count in counts.most_common(ENDERS_SHOWN):
+            if user_id in users:
+                name = format_html("<bdi>{}</bdi>", name_among(users, user_id))
+                shown = pages.filled(text, name=name, count=pages.shown_number(count))
+                links.append((pages.link(self._url_of_list({filters.ENDED_BY: user_id}), shown),))
+        return format_html_join(" · ", "{}", links)
+
+    def _url_of_list(self, query: dict[str, str]) -> str:
+        return reverse("admin:redsess_history_signin_changelist", current_app=self.admin_site.name, query=query)
 
     def _about(self, request: HttpRequest, changelist: Any) -> dict[str, Any]:
         count, has_more = changelist.result_count, changelist.paginator.has_more
@@ -251,6 +328,8 @@ class SignInAdmin(pages.ListAdmin):
         return {
             "title": title % {"count": pages.shown_number(count)},
             "chosen": shared_filters.chosen(changelist),
+            "enders": self._enders(request, getattr(request, "redsess_found", user_ids)),
+            "zone": timezone.get_current_timezone_name(),
             "has_more": has_more,
             "counted_max": COUNTED_MAX,
             "older_query": older and changelist.get_query_string(older, remove=[filters.WHEN, PAGE_VAR]),

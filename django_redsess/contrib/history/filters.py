@@ -17,11 +17,13 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import times
 from django_redsess.admin import filters
-from django_redsess.contrib.history.models import REASONS
-from django_redsess.contrib.history.reading import of_users
+from django_redsess.admin.users import name_among, visible_users
+from django_redsess.contrib.history.models import REASONS, WHO_ENDED
+from django_redsess.contrib.history.reading import ended_by, of_users
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
 
 STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
+WHO, ENDED_BY = "who_ended", "ended_by"
 
 UNKNOWN = "unknown"
 """The choice of ends of which nobody has recorded the reason."""
@@ -105,7 +107,7 @@ class StateFilter(SimpleListFilter):
     living = {"living": True, "ended": False}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("living", gettext_lazy("No end so far")), ("ended", gettext_lazy("Ended"))]
+        return [("living", gettext_lazy("Still signed in")), ("ended", gettext_lazy("Ended"))]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         value = self.value()
@@ -126,6 +128,50 @@ class ReasonFilter(SimpleListFilter):
         if self.value() == UNKNOWN:
             return queryset.filter(reason="", ended_at__isnull=False)
         return queryset.filter(reason=self.value()) if self.value() in {str(each) for each in REASONS} else queryset
+
+
+class WhoEndedFilter(SimpleListFilter):
+    """Sessions that staff has ended, or the user, here or elsewhere, or nobody."""
+
+    title = gettext_lazy("who ended it")
+    parameter_name = WHO
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(who, capfirst(text)) for who, text in WHO_ENDED.items()]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        return queryset.filter(who_ended=self.value()) if self.value() in WHO_ENDED else queryset
+
+
+class EndedByFilter(ListFilter):
+    """Sessions of others that one user has ended. Links lead here."""
+
+    title = gettext_lazy("the person who ended it")
+    parameter_name = ENDED_BY
+
+    def __init__(
+        self, request: HttpRequest, params: dict[str, list[str]], model: type[Model], model_admin: ModelAdmin[Any]
+    ) -> None:
+        super().__init__(request, params, model, model_admin)
+        self.by = params.pop(ENDED_BY, [""])[-1]
+        if self.by:
+            self.used_parameters[ENDED_BY] = [self.by]
+            self.name = name_among(visible_users(request, model_admin.admin_site, {self.by}), self.by)
+
+    def has_output(self) -> bool:
+        return bool(self.by)
+
+    def expected_parameters(self) -> list[str | None]:
+        return [ENDED_BY]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        query = changelist.get_query_string(remove=[ENDED_BY, PAGE_VAR])
+        yield {"selected": False, "query_string": query, "display": gettext("All")}
+        text = gettext("Ended by %(name)s") % {"name": self.name}
+        yield {"selected": True, "query_string": changelist.get_query_string(), "display": text}
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        return ended_by(queryset, [self.by]) if self.by else queryset
 
 
 class SignInClientFilter(SimpleListFilter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,6 +28,29 @@ REASONS = {
     SIGNED_IN_AGAIN: _("signed in again"),
 }
 
+STAFF, USER_HERE, USER_ELSEWHERE, NOBODY = "staff", "user_here", "user_elsewhere", "nobody"
+
+WHO_ENDED: Mapping[str, Any] = {
+    STAFF: _("ended by staff"),
+    USER_HERE: _("signed out by the user"),
+    USER_ELSEWHERE: _("ended by the user, on another device"),
+    NOBODY: _("ended by nobody: time, a limit, the site or a command"),
+}
+"""Who ended a session. Staff is anybody but its user."""
+
+
+def who_ended(user_id: str, reason: str, by: str) -> str:
+    """
+    Return who ended a session of the user, one of ``WHO_ENDED``; ``""`` if the reason is not known.
+
+    ``user_id`` and ``by`` are primary keys as text, and ``by`` is ``""`` if no request of a user ended it.
+    """
+    if reason == Reason.LOGOUT:
+        return USER_HERE
+    if not by:
+        return NOBODY if reason else ""
+    return USER_ELSEWHERE if by == user_id else STAFF
+
 
 def delete_with_user(collector: Any, field: Any, rows: Any, using: str) -> None:
     """
@@ -50,9 +74,10 @@ class SignIn(models.Model):
     ``login_ms`` is when, in milliseconds since 1970 by the clock of the session store. With the user, it names the
     sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
     ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
-    user who ended it. ``address_score`` orders addresses, so that each network is a range. ``client`` names browser and
-    system. ``device`` is a hash of the device's cookie, and ``is_new_device`` tells whether the user had not signed in
-    on it before. ``is_told`` is set if the user gets a mail about it.
+    user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``. ``address_score``
+    orders addresses, so that each network is a range. ``client`` names browser and system. ``device`` is a hash of the
+    device's cookie, and ``is_new_device`` tells whether the user had not signed in on it before. ``is_told`` is set if
+    the user gets a mail about it.
     """
 
     # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
@@ -67,6 +92,7 @@ class SignIn(models.Model):
         _("reason"), max_length=12, choices=[(str(reason), text) for reason, text in REASONS.items()], blank=True
     )
     by = models.CharField(_("ended by"), max_length=255, blank=True)
+    who_ended = models.CharField(max_length=14, blank=True)
     message = models.CharField(_("message"), max_length=200, blank=True)
     address = models.CharField(_("address"), max_length=45, blank=True)
     address_score = models.BigIntegerField(null=True)
@@ -86,6 +112,8 @@ class SignIn(models.Model):
             models.Index(fields=("-login_ms", "-id"), name="redsess_sign_in_time"),
             models.Index(fields=("address_score", "-login_ms"), name="redsess_sign_in_address"),
             models.Index(fields=("reason", "-login_ms", "-id"), name="redsess_sign_in_reason"),
+            models.Index(fields=("who_ended", "-login_ms", "-id"), name="redsess_sign_in_who_ended"),
+            models.Index(fields=("by", "-login_ms", "-id"), name="redsess_sign_in_by"),
             models.Index(fields=("client", "-login_ms", "-id"), name="redsess_sign_in_client"),
             models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
             models.Index(
@@ -93,8 +121,11 @@ class SignIn(models.Model):
             ),
         )
 
+    title = ""
+    """What its page is called in the admin, with the name of the user. It is not stored."""
+
     def __str__(self) -> str:
-        return f"{self.user_id}, {self.created_at:%Y-%m-%d %H:%M:%S %Z}"
+        return self.title or f"{self.user_id}, {self.created_at:%Y-%m-%d %H:%M:%S %Z}"
 
     @property
     def created_at(self) -> datetime:

@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from django_redsess.contrib.history.database import first_line, short_waits
-from django_redsess.contrib.history.models import REASONS, SignIn
+from django_redsess.contrib.history.models import REASONS, STAFF, SignIn
 from django_redsess.querysets import user_keys
 from django_redsess.sign_in_source import PastSignIn, UsersPast
 from django_redsess.times import aware
@@ -68,6 +68,12 @@ def url_of(site: AdminSite, user_id: str) -> str:
 def of_users(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
     """Return those of ``rows`` that are sign-ins of these users."""
     return rows.filter(user_id__in=user_keys(user_ids))
+
+
+def ended_by(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
+    """Return those of ``rows`` whose sessions these users have ended, apart from their own."""
+    # PostgreSQL has no text with this character.
+    return rows.filter(by__in=[user_id for user_id in user_ids if "\0" not in user_id], who_ended=STAFF)
 
 
 def _of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:

@@ -21,7 +21,7 @@ from django.http import HttpRequest
 
 from django_redsess.contrib.history import devices
 from django_redsess.contrib.history.database import write
-from django_redsess.contrib.history.models import SIGNED_IN_AGAIN, BlockCopy, SignIn
+from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, BlockCopy, SignIn, who_ended
 from django_redsess.contrib.history.signals import new_device
 from django_redsess.online import user_agents
 from django_redsess.querysets import user_key
@@ -32,7 +32,7 @@ from django_redsess.times import stored
 UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
 AT_BEGINNING = (*FROM_CLIENT, "device", "is_new_device")
-AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "message")
+AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "who_ended", "message")
 """The fields that an upsert changes in a row that is there."""
 
 EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -72,9 +72,8 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
         if each.replaces is not None:
             # The session goes on with another login time. What it was before is over.
             at = stored(each.created_at)
-            closed.append(
-                SignIn(user_id=key, login_ms=ms_of(each.replaces), last_seen_at=at, ended_at=at, reason=SIGNED_IN_AGAIN)
-            )
+            end = {"ended_at": at, "reason": SIGNED_IN_AGAIN, "who_ended": NOBODY}
+            closed.append(SignIn(user_id=key, login_ms=ms_of(each.replaces), last_seen_at=at, **end))
     using, compared = router.db_for_write(SignIn), list[tuple[SignIn, bool]]()
 
     def work() -> None:
@@ -114,6 +113,7 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
                 ended_at=stored(each.at),
                 reason=each.reason.value,
                 by=each.by,
+                who_ended=who_ended(each.user_id, each.reason, each.by),
                 message=each.message[:MESSAGE_MAX],
             )
         )

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.models import SignIn, who_ended
 from django_redsess.permissions import Rules
 from tests.helpers.admin_pages import staff
 from tests.helpers.api import get, status
@@ -24,6 +24,7 @@ AT = 1_900_000_000_000
 def rows(alice) -> list[SignIn]:
     bob = User.objects.create_user("bob")
     ended = {"ended_at": datetime(2030, 4, 1, tzinfo=UTC), "reason": "kicked", "by": "7", "message": "Call us."}
+    ended["who_ended"] = who_ended(str(alice.pk), "kicked", "7")
     return [
         SignIn.objects.create(user=alice, login_ms=AT, address="198.51.100.7", **ended),
         SignIn.objects.create(user=bob, login_ms=AT, client="Firefox on Linux", is_new_device=True),
@@ -66,9 +67,12 @@ def test_filters_are_those_of_the_page(alice, root, rows) -> None:
     assert found(root, q="bob") == [two]
     assert found(root, reason="kicked") == [one]
     assert found(root, state="living") == [three, two]
+    assert found(root, who_ended="staff") == found(root, ended_by="7") == [one]
+    assert found(root, who_ended="nobody") == found(root, ended_by="8") == []
     assert found(root, is_new_device="true") == found(root, browser="Firefox") == found(root, system="Linux") == [two]
     assert found(root, until="2029-01-01") == found(root, when="today") == []
     assert found(root, since="2029-01-01", until="2031-01-01") == [three, two, one]
+    assert status(root, "get", "history", who_ended="x") == 422
     for query in ({"state": "x"}, {"when": "x"}, {"since": "x"}, {"until": "2030-02-30"}, {"browser": "x"}):
         assert status(root, "get", "history", **query) == 422
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.models import SignIn, who_ended
 from django_redsess.contrib.history.receivers import row_of_beginning
 from django_redsess.signals import Reason
 from tests.admin.visits import FIREFOX
@@ -20,6 +20,7 @@ def row(
     made = row_of_beginning(user.pk, datetime.now(UTC) - ago, address, agent)
     for name, value in fields.items():
         setattr(made, name, value)
+    made.who_ended = who_ended(str(user.pk), made.reason, made.by)
     made.save()
     return made
 

@@ -14,13 +14,15 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from django_redsess import online
 from django_redsess.contrib.history import admin as pages
 from django_redsess.contrib.history.admin import SignInAdmin
 from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.receivers import ms_of
 from django_redsess.signals import Reason
-from tests.admin.visits import CHROME
+from tests.admin.visits import CHROME, from_place
 from tests.contrib.history.rows import LIST, ended, row
-from tests.helpers.admin_pages import MARKUP, Element, Page, Parser, row_of, staff, words
+from tests.helpers.admin_pages import MARKUP, Element, Page, Parser, page_of, row_of, staff, words
 
 pytestmark = pytest.mark.django_db
 
@@ -53,7 +55,7 @@ def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_c
     assert "admin" in alice["ended"]
     assert "by the user" in bob["ended"]
     assert "about" in carol["ended"]
-    assert newest["ended"] == "no end so far"
+    assert newest["ended"] == "Still signed in"
     assert ("new device" in bob["text"] + bob["own"], "new device" in alice["text"] + alice["own"]) == (True, False)
     assert "2001:db8::7" in carol["sender"]
     assert "Chrome 120" in bob["sender"]
@@ -73,6 +75,10 @@ def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_c
         ({"q": 300 * "x"}, []),
         ({"reason": "logout"}, ["bob"]),
         ({"reason": "unknown"}, ["alice"]),
+        ({"who_ended": "user_here"}, ["bob"]),
+        ({"who_ended": "nobody"}, []),
+        ({"who_ended": "nonsense"}, ["carol", "bob", "alice"]),
+        ({"ended_by": "1\0"}, []),
         ({"state": "living"}, ["carol"]),
         ({"state": "ended"}, ["bob", "alice"]),
         ({"is_new_device": "true"}, ["bob"]),
@@ -89,6 +95,118 @@ def test_search_and_filters(admin_client, users, query, found) -> None:
     ended(users["bob"], ago=timedelta(days=2), address="192.0.2.8", agent=CHROME, is_new_device=True)
     row(users["carol"], address="2001:db8:0:1::7")
     assert names(admin_client, **query) == found
+
+
+@pytest.fixture
+def ends(users, admin_user) -> dict[str, User]:
+    """Sessions of alice's that ended in each way, and one of the administrator's that alice has ended."""
+    alice, admin = users["alice"], str(admin_user.pk)
+    for number, (reason, by, message) in enumerate(
+        (
+            (Reason.LOGOUT, "", ""),
+            (Reason.KICKED, str(alice.pk), ""),
+            (Reason.INVALIDATED, str(alice.pk), ""),
+            (Reason.KICKED, admin, "Your password was stolen. Call us before you sign in again, at any hour."),
+            (Reason.INVALIDATED, admin, ""),
+            (Reason.EXPIRED, "", ""),
+            (Reason.KICKED, "", ""),
+            ("", "", ""),
+        )
+    ):
+        ago = timedelta(hours=1, minutes=number)
+        ended(alice, reason, by=by, message=message, address=f"192.0.2.{number}", ago=ago)
+    ended(admin_user, Reason.KICKED, by=str(alice.pk), address="192.0.2.100")
+    return {**users, "admin": admin_user}
+
+
+def addresses(client: Client, **query: str) -> set[int]:
+    return {int(found["sender"].rpartition(".")[2]) for found in rows_of(client.get(LIST, query))}
+
+
+@pytest.mark.parametrize(
+    ("who", "found"),
+    [("staff", {3, 4, 100}), ("user_here", {0}), ("user_elsewhere", {1, 2}), ("nobody", {5, 6})],
+)
+def test_it_is_filtered_by_who_ended_it(admin_client, ends, who, found) -> None:
+    assert addresses(admin_client, who_ended=who) == found
+
+
+def test_a_name_leads_to_the_sessions_of_others_that_this_person_has_ended(admin_client, ends) -> None:
+    listed = Page(admin_client.get(LIST, {"who_ended": "staff", "q": "192.0.2.3"}))
+    assert "Ended by admin (staff)" in listed.text
+    of_admin = listed.links["admin"]
+    page = Page(admin_client.get(of_admin))
+    assert {int(found["sender"].rpartition(".")[2]) for found in rows_of(admin_client.get(of_admin))} == {3, 4}
+    assert "Filters: Ended by admin." in page.text
+    own = Page(admin_client.get(LIST, {"who_ended": "user_elsewhere"}))
+    assert "Ended by the user, on another device" in own.text
+    assert "staff)" not in own.text
+
+
+def test_who_is_searched_for_may_have_ended_sessions_of_others(admin_client, ends, monkeypatch) -> None:
+    url = f"{LIST}?ended_by={ends['admin'].pk}"
+    for query in ({"q": "admin"}, {"user": str(ends["admin"].pk)}):
+        assert Page(admin_client.get(LIST, query)).links["Sign-ins that admin ended: 2"] == url
+    assert "that bob ended" not in Page(admin_client.get(LIST, {"q": "bob"})).text
+    monkeypatch.setattr(pages, "COUNTED_MAX", 1)
+    assert "that admin ended: at least 2" in Page(admin_client.get(LIST, {"q": "admin"})).text
+
+
+def test_who_ended_it_has_no_name_for_those_who_may_not_see_users(ends) -> None:
+    client, key = staff(Client(), VIEW), ends["admin"].pk
+    text = Page(client.get(LIST, {"ended_by": str(key), "user": str(ends["alice"].pk)})).text
+    assert f"Ended by user {key} (staff)" in text
+    assert f"Filters: user {ends['alice'].pk}" not in text
+    assert "admin ended" not in Page(client.get(LIST, {"user": str(key)})).text
+    assert "Ended by admin" not in text
+
+
+def test_what_the_user_has_read_is_in_the_list_and_on_the_page(admin_client, ends) -> None:
+    message = "Your password was stolen. Call us before you sign in again, at any hour."
+    response = admin_client.get(LIST, {"q": "192.0.2.3"})
+    assert message not in Page(response).text
+    assert message[:50] in Page(response).text
+    assert f'title="Message to the user: {message}"' in response.text
+    page = Page(admin_client.get(f"{LIST}{SignIn.objects.get(message=message).pk}/change/"))
+    assert f"Message to the user: {message}" in page.text
+    assert "Ended by admin (staff)" in page.text
+
+
+def test_still_signed_in_leads_to_the_session_for_those_who_may_see_it(users, new_session) -> None:
+    session = from_place(new_session(str(users["alice"].pk)))
+    row(users["alice"], ago=timedelta(days=1))
+    live = SignIn.objects.create(user=users["alice"], login_ms=ms_of(online.get(session.sid).created_at))
+    seeing = staff(Client(), VIEW, "view_onlinesession", "view_user")
+    for url in (LIST, f"{LIST}{live.pk}/change/", f"/admin/auth/user/{users['alice'].pk}/change/"):
+        page = Page(seeing.get(url))
+        assert "Still signed in" in page.text
+        assert page.links["Still signed in"] == page_of(session.sid)
+    # Not of the older one, which has ended without a record, and not for those who may not see sessions.
+    for client, count in ((seeing, 1), (staff(Client(), VIEW, name="blind"), 0)):
+        listed = client.get(LIST)
+        assert [found["ended"] for found in rows_of(listed)] == ["Still signed in"] * 2
+        assert sum("/change/" in href and "/onlinesession/" in href for _, href in Page(listed).all_links) == count
+
+
+@pytest.mark.clock
+def test_times_are_short_and_have_the_year_if_it_is_another_one(admin_client, users) -> None:
+    now = timezone.now()
+    row(users["alice"], ago=now - now.replace(year=now.year - 1, month=3, day=4, hour=15, minute=7))
+    [old] = rows_of(admin_client.get(LIST))
+    assert old["signed_in"] == f"March 4, {now.year - 1}, 3:07 p.m."
+    row(users["bob"], ago=timedelta(seconds=1))
+    newest, _ = rows_of(admin_client.get(LIST))
+    assert str(now.year) not in newest["signed_in"]
+    assert "All times: UTC" in Page(admin_client.get(LIST)).text
+
+
+@pytest.mark.parametrize("permission", [True, False])
+def test_the_history_of_a_sign_in_is_that_of_its_user(users, permission) -> None:
+    page = f"{LIST}{row(users['alice']).pk}/"
+    client = staff(Client(), VIEW, *(["view_user"] if permission else []))
+    led_to = client.get(page + "history/").url
+    assert led_to == (f"/admin/auth/user/{users['alice'].pk}/history/" if permission else page + "change/")
+    assert client.get(LIST + "123456/history/").url == LIST
 
 
 @pytest.mark.clock
