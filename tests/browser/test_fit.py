@@ -88,6 +88,15 @@ def too_weak(page: Page, selector: str) -> list[str]:
     return found
 
 
+def pages_of_an_end(page: Page) -> list[tuple[str, str]]:
+    """Return the paths of what staff has ended, of one of these sign-ins, and of its user's history."""
+    ended = SIGN_INS + "?who_ended=staff"
+    page.goto(ended)
+    links = page.locator("#result_list a[href*='/signin/'][href*='/change/']")
+    one = links.first.get_attribute("href") or ""
+    return [(ended, "ended-by-staff"), (one, "sign-in"), (one.partition("change/")[0] + "history/", "history")]
+
+
 def far_away(addresses: list[str]) -> dict[str, str]:
     """Give each address a place with a long name."""
     return dict.fromkeys(addresses, "Llanfairpwllgwyngyllgogerychwyrndrobwll, United Kingdom")
@@ -134,7 +143,8 @@ def test_pages_of_the_admin(request: pytest.FixtureRequest, keep_picture: KeepPi
         (LIST + "numbers/?range=week", "over-time"),
         (LIST + "?q=nobody", "empty"),
         (SIGN_INS, "sign-ins"),
-        (SIGN_INS + "?q=nobody", "no-sign-in"),
+        (SIGN_INS + "?q=admin&who_ended=nobody", "no-sign-in"),
+        *pages_of_an_end(page),
         (MOST_VIEWED + "?q=nothing", "no-item"),
         (MOST_VIEWED + "confirm/", "reset"),
     ):
@@ -151,7 +161,8 @@ def test_pages_of_the_admin(request: pytest.FixtureRequest, keep_picture: KeepPi
 
 
 def test_pages_in_each_language(admin: Page, keep_picture: KeepPicture) -> None:
-    paths = (*pages_of_admin(admin), (LIST + "confirm/?q=kavya", "confirm-one"), (OWN, "own"))
+    ended = (SIGN_INS + "?reason=kicked", "sign-ins")
+    paths = (*pages_of_admin(admin), (LIST + "confirm/?q=kavya", "confirm-one"), ended, (OWN, "own"))
     for language, (path, name) in product(LANGUAGES, paths):
         admin.set_extra_http_headers({"Accept-Language": translation.to_language(language)})
         admin.goto(path)

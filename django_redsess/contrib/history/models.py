@@ -34,7 +34,7 @@ WHO_ENDED: Mapping[str, Any] = {
     STAFF: _("ended by staff"),
     USER_HERE: _("signed out by the user"),
     USER_ELSEWHERE: _("ended by the user, on another device"),
-    NOBODY: _("ended by nobody: time, a limit, the site or a command"),
+    NOBODY: _("ended by time, a limit or the site"),
 }
 """Who ended a session. Staff is anybody but its user."""
 
@@ -113,7 +113,7 @@ class SignIn(models.Model):
             models.Index(fields=("address_score", "-login_ms"), name="redsess_sign_in_address"),
             models.Index(fields=("reason", "-login_ms", "-id"), name="redsess_sign_in_reason"),
             models.Index(fields=("who_ended", "-login_ms", "-id"), name="redsess_sign_in_who_ended"),
-            models.Index(fields=("by", "-login_ms", "-id"), name="redsess_sign_in_by"),
+            models.Index(fields=("by", "who_ended", "-login_ms", "-id"), name="redsess_sign_in_by"),
             models.Index(fields=("client", "-login_ms", "-id"), name="redsess_sign_in_client"),
             models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
             models.Index(

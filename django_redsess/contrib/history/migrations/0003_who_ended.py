@@ -23,6 +23,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='signin',
-            index=models.Index(fields=['by', '-login_ms', '-id'], name='redsess_sign_in_by'),
+            index=models.Index(fields=['by', 'who_ended', '-login_ms', '-id'], name='redsess_sign_in_by'),
         ),
     ]
