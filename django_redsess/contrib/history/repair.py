@@ -106,7 +106,7 @@ def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[
         return len(new)
     # An end that was recorded meanwhile is later, and stays.
     closed_rows = SignIn.objects.using(using).filter(pk__in=ends, ended_at__lte=max(ends.values()))
-    return len(new) + closed_rows.update(ended_at=None, ended_is_about=False, reason="", **NOBODY_SAID)
+    return len(new) + closed_rows.update(ended_at=None, ended_is_about=False, reason="", **NOTHING_OF_ENDER)
 
 
 def _row_of(user_key: Any, session: online.Session) -> SignIn:
@@ -142,8 +142,8 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
         yield len(gone), len(batch)
 
 
-NOBODY_SAID = {"by": "", "who_ended": "", "message": ""}
-NOTHING_OF_SENDER: dict[str, Any] = {"address": "", "address_score": None, "user_agent": "", **NOBODY_SAID}
+NOTHING_OF_ENDER = {"by": "", "who_ended": "", "message": ""}
+NOTHING_OF_SENDER: dict[str, Any] = {"address": "", "address_score": None, "user_agent": "", **NOTHING_OF_ENDER}
 
 
 def to_prune() -> QuerySet[SignIn]:
