@@ -56,7 +56,9 @@ from django_redsess.session.address_index import network_of
 
 router = Router(tags=["Everyone's sessions"])
 
-ENDING, BLOCKING = "This takes the permission to end sessions.", "This takes the permission to block users."
+NEEDS = "This needs a member of staff with the permission {}."
+ENDING = "This needs the permission django_redsess.end_onlinesession."
+BLOCKING = "This needs the permission django_redsess.block_user."
 NO_SESSION, NO_BLOCK = "There is no session with this id.", "This user is not blocked."
 
 
@@ -75,14 +77,14 @@ def page_in_admin(model: type[Model], ours: str) -> Any:
 
 
 @contextmanager
-def administrating(request: HttpRequest, site: AdminSite, *, may_see: bool) -> Iterator[None]:
+def administrating(request: HttpRequest, site: AdminSite, permission: str, *, may_see: bool) -> Iterator[None]:
     """
     Let the admin's code answer ``request``.
 
-    Raises PermissionDenied for who does not get into ``site``, or may not see. Meanwhile it takes no messages: that
-    code adds some for who reads a page, and here nobody would.
+    Raises PermissionDenied for who does not get into ``site``, or may not see: its text names ``permission``. Meanwhile
+    it takes no messages: that code adds some for who reads a page, and here nobody would.
     """
-    _require((site.has_permission(request) and may_see), "This takes a member of staff with the permission to view it.")
+    _require((site.has_permission(request) and may_see), NEEDS.format(permission))
     kept = request.__dict__.pop("_messages", None)
     try:
         yield
@@ -97,7 +99,8 @@ def _of_sessions(operation: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(operation)
     def for_administrator(request: Any, **asked: Any) -> Any:
         request.sessions_admin = page_in_admin(OnlineSession, "django_redsess.admin.OnlineSessionAdmin")
-        with administrating(request, request.sessions_admin.admin_site, may_see=rules().may_see(request.user)):
+        site, permission = request.sessions_admin.admin_site, "django_redsess.view_onlinesession"
+        with administrating(request, site, permission, may_see=rules().may_see(request.user)):
             return operation(request, **asked)
 
     return for_administrator
@@ -190,7 +193,7 @@ def _staff(request: Any) -> Any:
     # Whether somebody is staff is a field of users. It is told to who may see these.
     of_users = users_admin(request, request.sessions_admin.admin_site)
     if of_users is None or not users_have("is_staff"):
-        raise PermissionDenied("staff takes the permission to view users.")
+        raise PermissionDenied("The parameter staff needs the permission to view users.")
     return of_users.get_queryset(request).filter(is_staff=True).order_by("pk")
 
 

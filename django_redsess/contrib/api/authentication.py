@@ -63,7 +63,9 @@ def _check_csrf(request: HttpRequest) -> None:
         raise Problem(400, "The request can't be read: a body must be of the type application/json.") from None
     if refused is not None:
         name = HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME)
-        raise Problem(403, f"The CSRF token in the header {name} is missing or wrong, or the origin is.")
+        value = "the page's token" if settings.CSRF_USE_SESSIONS else f"the cookie {settings.CSRF_COOKIE_NAME}"
+        sent = f"Send {value} in the header {name}, and over HTTPS a Referer of this site"
+        raise Problem(403, f"The CSRF token or the origin of the request is missing or wrong. {sent}.")
     if request.method in SAFE and not settings.CSRF_USE_SESSIONS:
         # The cookie from which scripts take the token. It is set where the browser has none.
         get_token(request)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.sessions.backends.base import UpdateError
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, TooManyFieldsSent
@@ -22,10 +24,13 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 from ninja.parser import Parser
+from ninja.security import HttpBearer
 
 from django_redsess.contrib.api import own
 from django_redsess.contrib.api.authentication import SessionCookie
+from django_redsess.contrib.api.docs import Docs
 from django_redsess.contrib.api.problems import Problem, not_allowed
+from django_redsess.contrib.api.schemas import TEXT_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.responses import ENDED_MEANWHILE, answer_problems, unavailable
 
@@ -52,6 +57,9 @@ RETRY_AFTER = {
     "schema": {"type": "string", "pattern": "^[0-9]+$"},
 }
 
+EXPECTED = re.compile(r"\w+ should |Value error, ")
+"""How Pydantic begins what a value must be, and how our own reasons begin there."""
+
 
 class UserIdConverter(PathConverter):
     """Any text: a user's primary key may have slashes, and line breaks, which Django's ``path`` does not take."""
@@ -72,8 +80,8 @@ def endpoints(auth: Any) -> list[URLPattern | URLResolver]:
         auth=[*_several(auth), SessionCookie()],
         parser=JsonParser(),
         docs_decorator=lambda view: xframe_options_deny(require_safe(view)),
-        # Without its app, its scripts would come from another site.
-        docs_url="/" if apps.is_installed("ninja") else None,
+        docs_url="/",
+        docs=Docs(),
     )
     api.add_router("", own.router)
     if apps.is_installed("django.contrib.admin"):
@@ -87,6 +95,7 @@ def endpoints(auth: Any) -> list[URLPattern | URLResolver]:
             api.add_router("", sign_ins.router)
     for kind, answer in HANDLERS.items():
         api.add_exception_handler(kind, answer)
+    api.add_exception_handler(AuthenticationError, lambda request, error: _nobody(api).response())
     patterns, _, _ = api.urls
     for pattern in patterns:
         pattern.callback = _view(pattern.callback)  # type: ignore[arg-type]
@@ -164,7 +173,17 @@ def _view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def _unknown(request: HttpRequest, **path: str) -> HttpResponse:
-    return Problem(404, "There is no such URL.").response()
+    slash = " None ends with a slash." if request.path.endswith("/") else ""
+    here, _, _ = request.path.partition("/v1/")
+    return Problem(404, f"There is no such URL.{slash} {here}/v1/openapi.json has all.").response()
+
+
+def _nobody(api: NinjaAPI) -> Problem:
+    text = f"Nobody is signed in, or the session has ended. Send the cookie {settings.SESSION_COOKIE_NAME} of a session"
+    if any(isinstance(each, HttpBearer) for each in api.auth or ()):  # type: ignore[union-attr]
+        bearer = {"WWW-Authenticate": "Bearer"}
+        return Problem(401, f"{text}, or the header Authorization: Bearer with a valid token.", headers=bearer)
+    return Problem(401, f"{text} that is signed in.")
 
 
 def _raised(request: HttpRequest, error: Exception) -> HttpResponse:
@@ -174,7 +193,12 @@ def _raised(request: HttpRequest, error: Exception) -> HttpResponse:
 def _invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
     first = error.errors[0]
     *_, name = [str(part) for part in first["loc"] if isinstance(part, str)]
-    return Problem(422, f"{name}: {first['msg']}.").response()
+    if first["type"] == "missing":
+        return Problem(422, f"{name} is missing.").response()
+    if first["type"] == "extra_forbidden":
+        return Problem(422, f"There is no field {name[:TEXT_MAX]!r}.").response()
+    expected = EXPECTED.sub(lambda found: "must be " if "error" in found[0] else "must ", first["msg"], count=1)
+    return Problem(422, f"{name} {expected}.").response()
 
 
 def _failed(request: HttpRequest, error: HttpError) -> HttpResponse:
@@ -197,7 +221,6 @@ HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
     Exception: _raised,
     Problem: lambda request, error: error.response(),
     PermissionDenied: lambda request, error: Problem(403, str(error) or "You may not do that.").response(),
-    AuthenticationError: lambda request, error: Problem(401, "Sign in first.").response(),
     HttpError: _failed,
     ValidationError: _invalid,
     TooManyFieldsSent: lambda request, error: Problem(422, "The query has too many parameters.").response(),

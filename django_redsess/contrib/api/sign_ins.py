@@ -75,7 +75,8 @@ def list_sign_ins(request: HttpRequest, asked: Query[SignInsQuery]) -> Any:
     The latest come first. Needs the permission `view_signin`.
     """
     sign_ins_admin = page_in_admin(SignIn, "django_redsess.contrib.history.admin.SignInAdmin")
-    with administrating(request, sign_ins_admin.admin_site, may_see=rules().may_see_sign_in(request.user)):
+    site, permission = sign_ins_admin.admin_site, f"{SignIn._meta.app_label}.view_signin"
+    with administrating(request, site, permission, may_see=rules().may_see_sign_in(request.user)):
         return _listed(request, sign_ins_admin, asked)
 
 

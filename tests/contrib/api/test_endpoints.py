@@ -173,6 +173,27 @@ def test_a_bad_parameter_is_422_and_named(root, query) -> None:
     assert any(name in answer.json()["detail"] for name in query)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "request_body", "detail"),
+    [
+        ("get", "sessions?limit=0", None, "limit must be greater than or equal to 1."),
+        ("get", "history?since=today", None, "since must be a date, such as 2031-04-01."),
+        ("post", "sessions/end", {}, "ids is missing."),
+        ("post", "sessions/end", {"ids": ["a"], "why": ""}, "There is no field 'why'."),
+        ("get", "sessions/", None, "There is no such URL. None ends with a slash. /api/v1/openapi.json has all."),
+        ("get", "people", None, "There is no such URL. /api/v1/openapi.json has all."),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(root, method, path, request_body, detail) -> None:
+    answer = getattr(root, method)(f"/api/v1/{path}", request_body, content_type="application/json")
+    assert answer.json()["detail"] == detail
+
+
+def test_a_refusal_names_the_permission_that_is_missing(alice) -> None:
+    answer = ask(sign_in(alice), "get", "sessions")
+    assert "django_redsess.view_onlinesession" in answer.json()["detail"]
+
+
 def test_too_many_parameters_are_422(root) -> None:
     for most in (1000, 1001):
         users = [str(number) for number in range(most)]

@@ -121,13 +121,36 @@ def test_all_see_the_file_with_the_path_and_the_cookie_of_the_site(settings: Any
     assert served["paths"] == DESCRIBED["paths"]
 
 
+def page_for(browser: Client) -> Any:
+    return browser.get(API + "/", headers={"Accept": "text/html,*/*"})
+
+
 def test_all_see_the_page_with_scripts_of_this_site_only(db: None) -> None:
-    page = Client().get(API + "/")
+    page = page_for(Client())
     assert page.status_code == 200
     scripts = re.findall(r'<script src="([^"]*)"', page.text)
     assert scripts
-    assert all(each.startswith("/static/ninja/") for each in scripts)
+    assert all(each.startswith("/static/") for each in scripts)
     # What a strict Content-Security-Policy refuses.
-    assert not re.search(r"<script(?! src=| type=.application/json)|<style| style=| on[a-z]+=", page.text)
+    assert not re.search(r"<script(?! src=)|<style| style=| on[a-z]+=", page.text)
     assert (refused := Client(enforce_csrf_checks=True).post(API + "/")).status_code == 405
     assert refused.headers["Content-Type"] == "application/problem+json"
+
+
+def test_the_page_says_who_asks_and_what_they_can_use(alice: User, root: Client) -> None:
+    signed_out, own, all_of_them = (page_for(each).text for each in (Client(), sign_in(alice), root))
+    assert 'href="/login/?next=/api/v1/"' in signed_out
+    assert "Signed in as" not in signed_out
+    assert "<strong>alice</strong>" in own
+    assert "your own sessions only" in own
+    assert "your own sessions only" not in all_of_them
+    assert ['href="/admin/"' in each for each in (signed_out, own, all_of_them)] == [False, False, True]
+
+
+def test_programs_get_a_list_of_the_operations(db: None) -> None:
+    listed = Client().get(API + "/")
+    assert listed.headers["Vary"] == "Accept"
+    assert listed.json()["openapi"] == API + "/openapi.json"
+    operations = listed.json()["operations"]
+    assert operations[f"DELETE {API}/sessions/{{id}}"] == "End a session"
+    assert len(operations) == sum(map(len, DESCRIBED["paths"].values()))

@@ -110,6 +110,12 @@ def test_who_is_not_staff_is_no_administrator(bot: User) -> None:
     assert status(script(), "get", "me/sessions") == 200
 
 
+def test_who_has_no_valid_token_is_told_to_send_one(bot: User) -> None:
+    answer = ask(script("wrong"), "get", "sessions")
+    assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert "Authorization: Bearer" in answer.json()["detail"]
+
+
 def test_users_get_in_besides_by_their_cookie(bot: User, alice: User) -> None:
     here = Client(enforce_csrf_checks=True)
     here.force_login(alice)

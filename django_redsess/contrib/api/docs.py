@@ -1,0 +1,69 @@
+"""What ``v1/`` shows: to people a page with all operations, to programs where they are."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.request import HttpHeaders
+from django.shortcuts import render, resolve_url
+from django.urls import NoReverseMatch
+from django.utils.cache import patch_vary_headers
+from ninja import NinjaAPI
+from ninja.openapi.docs import DocsBase
+
+from django_redsess.contrib.api.authentication import SessionCookie
+from django_redsess.permissions import rules
+
+
+class Docs(DocsBase):
+    """Shows browsers a page, on which they can try all operations. Others get a list of these as JSON."""
+
+    def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: Any) -> HttpResponse:
+        openapi = self.get_openapi_url(api, kwargs)
+        response: HttpResponse
+        # Without its app, the scripts of the page would come from another site.
+        if apps.is_installed("ninja") and "text/html" in request.headers.get("Accept", ""):
+            response = render(request, "django_redsess/api.html", _page(request, api, openapi))
+        else:
+            response = JsonResponse(_listed(api, openapi))
+        patch_vary_headers(response, ("Accept",))
+        return response
+
+
+def _listed(api: Any, openapi: str) -> dict[str, Any]:
+    described = api.get_openapi_schema()
+    [server] = described["servers"]
+    operations = {
+        f"{method.upper()} {server['url']}{place}": operation["summary"]
+        for place, methods in described["paths"].items()
+        for method, operation in methods.items()
+    }
+    return {"title": api.title, "version": api.version, "openapi": openapi, "operations": operations}
+
+
+def _page(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any]:
+    user: Any = getattr(request, "user", None)
+    user = user if user is not None and user.is_authenticated else None
+    administers = apps.is_installed("django.contrib.admin")
+    is_staff = user is not None and administers and admin.site.has_permission(request)
+    return {
+        "openapi": openapi,
+        "csrf_header": HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME),
+        "asker": user,
+        "admin_url": _url_of(f"{admin.site.name}:index") if is_staff else "",
+        "login_url": _url_of(settings.LOGIN_URL),
+        "takes_tokens": any(not isinstance(each, SessionCookie) for each in api.auth),
+        "sees_own_only": administers and not (is_staff and rules().may_see(user)),
+    }
+
+
+def _url_of(name: str) -> str:
+    """Return the URL with this name, or ``""`` if the site has none."""
+    with suppress(NoReverseMatch):
+        return resolve_url(name)
+    return ""
