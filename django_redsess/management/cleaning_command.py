@@ -49,6 +49,7 @@ class CleaningCommand(CommandWithExamples):
     """
 
     counts: dict[str, int]
+    exit_status = "0 when the pass is done, 1 after an error or where it was stopped."
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument

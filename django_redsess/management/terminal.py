@@ -11,12 +11,14 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from difflib import get_close_matches
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.checks import Tags
-from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.core.exceptions import FieldError, ImproperlyConfigured, ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter, OutputWrapper
 from django.db import DatabaseError
 from redis.exceptions import ResponseError
@@ -30,16 +32,25 @@ if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
 
 
+REFERENCE = "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/commands.rst"
+
+
 class CommandWithExamples(BaseCommand):
-    """A command whose help shows ``examples``, each in a line of its own that can be copied."""
+    """
+    A command whose help shows ``examples``, each in a line of its own that can be copied.
+
+    Before them stand what its ``exit_status`` says, and where to read on.
+    """
 
     examples: Sequence[str]
+    exit_status = "0 when all is done, 1 after an error, 130 after Ctrl-C."
     options: dict[str, Any]
     # Not those that ask the server: the command asks it, and says itself what is wrong.
     requires_system_checks = (Tags.caches, Tags.security)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        epilog = "\n  ".join(["Examples:", *self.examples])
+        about = f"Exit status: {self.exit_status}\nRead on: {REFERENCE}#{subcommand}"
+        epilog = f"{about}\n\n" + "\n  ".join(["Examples:", *self.examples])
         return super().create_parser(prog_name, subcommand, formatter_class=_Help, epilog=epilog, **kwargs)
 
     def refuse_together(self, *names: str) -> None:
@@ -124,6 +135,28 @@ def _with_field(name: str) -> Iterator[AbstractBaseUser]:
             yield from model._base_manager.filter(**{field: name}).order_by("pk")[:MEANT_MAX]
 
 
+ALIKE_MAX = 1000
+"""So many user names with the same first letters are compared with one that is unknown."""
+
+
+def no_user(names: Sequence[str], or_what: str = "") -> str:
+    """Return a sentence about ``names``, which no users have. A single one gets the user name that is most alike."""
+    text = f"There is no user{or_what} {', '.join(map(printable, names))}."
+    if len(names) == 1 and (alike := _alike(names[0])):
+        return f"{text} Did you mean {printable(alike)}?"
+    return text
+
+
+def _alike(name: str) -> str:
+    model: Any = get_user_model()
+    field = model.USERNAME_FIELD
+    with suppress(FieldError, ValidationError, ValueError):
+        beginning = model._base_manager.filter(**{f"{field}__istartswith": name[:2]})
+        known = map(str, beginning.order_by("pk").values_list(field, flat=True)[:ALIKE_MAX])
+        return next(iter(get_close_matches(name, known, n=1, cutoff=0.75)), "")
+    return ""
+
+
 MEANT_MAX = 10
 """So many of the users whom a name may mean are listed."""
 
@@ -151,16 +184,32 @@ def seconds_of(time: str, option: str) -> float:
 
 @contextmanager
 def command_errors() -> Iterator[None]:
-    """Turn the errors of the store, of its settings and of the database into CommandError, which prints one line."""
+    """
+    Turn the errors of the store, of its settings and of the database into CommandError, which prints one line.
+
+    So does Ctrl-C, where the command does not handle it.
+    """
     try:
         yield
-    except (SessionStoreUnavailable, ImproperlyConfigured) as error:
+    except SessionStoreUnavailable as error:
+        raise CommandError(_about(error)) from error
+    except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
+    except KeyboardInterrupt:
+        raise CommandError("Stopped.", returncode=STOPPED) from None
     except ResponseError as error:
         raise CommandError(f"The server refuses: {error}") from error
     except DatabaseError as error:
         failed = str(error).strip().partition("\n")[0]
         raise CommandError(f"The database fails: {failed}. If a table is missing, run 'manage.py migrate'.") from error
+
+
+def _about(error: SessionStoreUnavailable) -> str:
+    """Return what an outage has met, and where to look. No setting mends one without a cause."""
+    if not error.cause:
+        return str(error)
+    entry = f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]['LOCATION']"
+    return f"{error.cause.rstrip('.')}. {entry} names it: 'manage.py check' says what may be wrong."
 
 
 LINE_SECONDS = 5

@@ -30,6 +30,7 @@ def test_each_example_is_a_line_that_can_be_copied(name: str) -> None:
     parser = load_command_class("django_redsess", name).create_parser("manage.py", name)
     lines = parser.format_help().partition("\nExamples:\n")[2].splitlines()
     assert len(lines) >= 3
+    assert "\nExit status: 0 " in parser.format_help()
     for line in lines:
         program, subcommand, *arguments = shlex.split(line.partition(" | ")[0], comments=True)
         assert (program, subcommand) == ("manage.py", name)

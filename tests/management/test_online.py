@@ -318,3 +318,10 @@ def test_csv_has_every_detail_and_no_formula(users, new_session) -> None:
     assert alice == {name: "" if value is None else str(value) for name, value in as_json.items()}
     assert (guest["user"], guest["created_at"], guest["newest_item"]) == ("", "", "")
     assert guest["ip"] == guest["device"] == guest["user_agent"] == "not stored"
+
+
+def test_the_heading_names_the_time_zone(settings, new_session) -> None:
+    new_session("1")
+    for zone, heading in (("UTC", "SIGNED IN  "), ("Asia/Tokyo", "SIGNED IN (JST)  ")):
+        settings.TIME_ZONE = zone
+        assert heading in run()[0]

@@ -75,6 +75,14 @@ def test_every_command_takes_every_name_of_a_user(alice) -> None:
                 command(f"{name}x")
 
 
+def test_a_mistyped_name_gets_the_one_that_is_most_alike(alice) -> None:
+    for command in COMMANDS.values():
+        with pytest.raises(CommandError, match=r"alcie\. Did you mean alice\?"):
+            command("alcie")
+        with pytest.raises(CommandError, match=r"zoe\.$"):
+            command("zoe")
+
+
 @pytest.mark.parametrize("kind", [Hiding, IgnoringCase, OfTwoFields])
 def test_whoever_is_signed_in_is_found_whatever_the_manager_hides_or_lacks(manage, alice, kind) -> None:
     sign_in(alice)

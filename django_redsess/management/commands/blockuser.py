@@ -12,6 +12,7 @@ from django_redsess.management.terminal import (
     USER_HELP,
     CommandWithExamples,
     command_errors,
+    no_user,
     say,
     seconds_of,
     user_named,
@@ -53,7 +54,7 @@ class Command(CommandWithExamples):
                 return self._list()
             users = {name: user_named(name) for name in dict.fromkeys(options["users"])}
             if unknown := [name for name, user in users.items() if user is None]:
-                raise CommandError(f"There is no user {', '.join(map(printable, unknown))}. Nothing was done.")
+                raise CommandError(f"Nothing was done. {no_user(unknown)}")
             for name, user in users.items():
                 if user is not None:
                     self._lift(name, user) if options["lift"] else self._block(name, user, options)

@@ -41,6 +41,10 @@ class Command(CleaningCommand):
         "until the next deadline, and takes the samples that online.history() returns. Between runs, each new session "
         "ends some of both. It can be stopped at any moment, and can run in several places at once."
     )
+    exit_status = (
+        "0 when the pass is done, or --forever was stopped;\n"
+        "  1 after an error, where a pass was stopped, or --check has found entries that disagree."
+    )
     examples = (
         "manage.py cleansessions  # from cron",
         "manage.py cleansessions --forever --heartbeat /run/cleansessions  # as a service",

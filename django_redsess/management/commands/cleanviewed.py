@@ -21,6 +21,10 @@ class Command(CleaningCommand):
         "stay. Before more than a tenth of all items go, it asks; without a terminal, as from cron, it then needs "
         "--noinput. It can be stopped at any moment, and can run twice at once."
     )
+    exit_status = (
+        "0 when the pass is done, or --forever was stopped;\n"
+        "  1 after an error, or where a pass was stopped; 130 where Ctrl-C is the answer to its question."
+    )
     examples = (
         "manage.py cleanviewed --noinput  # from cron",
         "manage.py cleanviewed --limit 10000 --dry-run",

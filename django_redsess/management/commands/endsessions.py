@@ -19,6 +19,7 @@ from django_redsess.management.terminal import (
     Stop,
     command_errors,
     need_terminal,
+    no_user,
     owner_of,
     progress_bar,
     say,
@@ -111,7 +112,8 @@ class Command(CommandWithExamples):
         sessions = {session.sid: session for session in online.find([*targets, *keep])}
         users = {name: user for name in targets if (user := user_named(name)) is not None}
         _reject("A user and a session have this name:", [name for name in users if name in sessions])
-        _reject("There is no user or session", [name for name in targets if name not in users and not is_sid(name)])
+        if unknown := [name for name in targets if name not in users and not is_sid(name)]:
+            raise CommandError(f"Nothing was ended. {no_user(unknown, ' or session')}")
         # If this sid is mistyped, the session that it should keep would end.
         _reject("--keep: there is no session", [sid for sid in keep if sid not in sessions])
         if len(users) > USERS_MAX:

@@ -25,6 +25,7 @@ from django_redsess.management.terminal import (
     CommandWithExamples,
     command_errors,
     csv_line,
+    no_user,
     owner_of,
     progress_bar,
     say,
@@ -68,7 +69,7 @@ def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], wi
     """
     rows = [_cells(session, users) for session in sessions]
     widths = _widths(rows, width)
-    for row in ({title: title.upper() for title in widths}, *rows):
+    for row in ({title: _heading(title) for title in widths}, *rows):
         yield GAP.join(_fit(row[title], widths[title], title) for title in widths).rstrip()
     if dropped := [title for title in rows[0] if title not in widths]:
         yield f"Too wide: {', '.join(dropped)}. All columns: … | less -S"
@@ -92,13 +93,19 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
     }
 
 
+def _heading(title: str) -> str:
+    zone = timezone.localtime().tzname()
+    named = f" ({zone})" if title == "signed in" and zone != "UTC" else ""
+    return title.upper() + named
+
+
 def _time(at: datetime) -> str:
     return f"{timezone.localtime(at):%Y-%m-%d %H:%M}"
 
 
 def _widths(rows: list[dict[str, str]], room: int) -> dict[str, int]:
     """Choose columns and widths that fit into ``room``. Leave columns out first, then cut some of the others."""
-    widths = {title: max(len(title), *(_width(row[title]) for row in rows)) for title in rows[0]}
+    widths = {title: max(len(_heading(title)), *(_width(row[title]) for row in rows)) for title in rows[0]}
 
     def too_wide(widths: Mapping[str, int]) -> bool:
         return sum(widths.values()) + len(GAP) * (len(widths) - 1) > room
@@ -139,9 +146,10 @@ FILTERS = ("user", "search", "staff", "active", "network", "browser", "system")
 class Command(CommandWithExamples):
     help = (
         "List the signed-in sessions, the newest sign-in first: user, sign-in, last seen, deadline, address, browser, "
-        "size, newest viewed item and id, which the command endsessions takes. Times are in TIME_ZONE. A narrow "
-        "terminal gets fewer columns; a pipe or a file gets all. With --json, each session is one line of JSON, and "
-        "with --csv one row of a CSV file; both have times in UTC. --browser, --system, and --network without "
+        "size, newest viewed item and id, which the command endsessions takes. Times are in TIME_ZONE; "
+        "the heading names it, unless it is UTC. A narrow terminal gets fewer columns; a pipe or a file gets all. With "
+        "--json, each session is one line of JSON, and with --csv one row of a CSV file; both have times in UTC. "
+        "--browser, --system, and --network without "
         "INDEX_ADDRESSES, look through the newest 10,000 sessions, and say so if there are more. No session key is "
         "shown: nothing here works as a cookie."
     )
@@ -302,8 +310,8 @@ class Command(CommandWithExamples):
         users, fields = model._base_manager.all(), {field.name for field in model._meta.get_fields()}
         if names:
             found = {name: user_named(name) for name in names}
-            if unknown := [printable(name) for name, user in found.items() if user is None]:
-                raise CommandError(f"--user: there is no user {' or '.join(unknown)}.")
+            if unknown := [name for name, user in found.items() if user is None]:
+                raise CommandError(f"--user: {no_user(unknown)}")
             users = users.filter(pk__in=[user.pk for user in found.values() if user is not None])
         if term:
             searched = dict.fromkeys([model.USERNAME_FIELD, model.get_email_field_name(), "first_name", "last_name"])

@@ -19,6 +19,7 @@ from django_redsess.management.terminal import (
     USER_HELP,
     command_errors,
     csv_line,
+    no_user,
     say,
     until_pipe_is_closed,
     user_named,
@@ -89,16 +90,19 @@ class Command(CleaningCommand):
                 self.batch_done(name, changed, looked_at)
 
     def sentence(self, counts: dict[str, int]) -> str:
-        days = f" older than {conf.HISTORY_DAYS:,} days" if conf.HISTORY_DAYS else ""
-        return (
-            f"Closed {counts['closed']:,} rows, inserted or opened {counts['inserted']:,}, "
-            f"deleted {counts['pruned']:,}{days}. Blocked {counts['blocked']:,} users again."
-        )
+        said = []
+        if self.options["repair"]:
+            mended = f"Closed {counts['closed']:,} rows, inserted or opened {counts['inserted']:,}."
+            said = [mended, f"Blocked {counts['blocked']:,} users again."]
+        if self.options["prune"]:
+            days = f" older than {conf.HISTORY_DAYS:,} days" if conf.HISTORY_DAYS else ""
+            said.append(f"Deleted {counts['pruned']:,} rows{days}.")
+        return " ".join(said)
 
     def _export(self, name: str, *, as_json: bool) -> None:
         user = user_named(name)
         if user is None:
-            raise CommandError(f"There is no user {name!r}.")
+            raise CommandError(no_user([name]))
         columns = (*fields.without_request(fields.SIGN_IN), *STORED)
         if not as_json:
             say(csv_line(column.name for column in columns), self.stdout)
