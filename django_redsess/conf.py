@@ -404,6 +404,18 @@ class Conf:
         Pages show the places beside the addresses. None: no places are shown.
         """,
     )
+    USER_TIME_ZONE = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_path(value),
+            "None, or the dotted path of a function, such as 'shop.people.time_zone_of'",
+        ),
+        """
+        The dotted path of a function that takes a user and returns the user's time zone: its name, a tzinfo, or None.
+
+        The self-service pages and mails about new devices show times in it. None: times are in ``TIME_ZONE``.
+        """,
+    )
     HIDDEN_VALUES = Setting[Sequence[str]](
         (),
         Rule(lambda value: _are(value, _is_text), "a list or tuple of keys of sessions, each a string"),

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from django.http import HttpRequest
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
 from django_redsess.online import places
 from django_redsess.signals import Reason
@@ -115,9 +115,24 @@ def how_ended(sign_in: PastSignIn) -> str:
     return sign_in.reason_text.replace("%", "%%")
 
 
-def how_own_ended(sign_in: PastSignIn) -> str:
-    """Say why the session has ended, as its user reads it. Administrators have no name there."""
+def how_own_ended(sign_in: PastSignIn, *, maximum: int | None = None) -> str:
+    """
+    Say why the session has ended, as its user reads it. Administrators have no name there.
+
+    ``maximum`` is how many sessions the user may have, if that is known.
+    """
     if sign_in.reason == Reason.KICKED:
         is_own = sign_in.by == sign_in.user_id
-        return gettext("ended by you, on another device") if is_own else gettext("ended by an administrator")
+        if is_own:
+            return gettext("signed out by you, on another device")
+        return gettext("signed out by an administrator")
+    if sign_in.reason == Reason.REPLACED and maximum is not None:
+        text = ngettext(
+            "signed out because you reached the limit of %(maximum)d device",
+            "signed out because you reached the limit of %(maximum)d devices",
+            maximum,
+        )
+        return text % {"maximum": maximum}
+    if sign_in.reason == Reason.REPLACED:
+        return gettext("signed out because you signed in on another device")
     return sign_in.reason_text or gettext("ended")

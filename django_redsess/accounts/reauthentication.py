@@ -50,7 +50,7 @@ def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     """
     Return the form that is to be shown, or None: then ``user`` may go on.
 
-    ``request`` is a POST. If it has a password, that is checked. After the right one, the session gets a new key, so
+    If ``request``, a POST, has a password, that is checked. After the right one, the session gets a new key, so
     that a copy of its cookie does not profit. If allauth is to ask, this raises an exception that its middleware
     answers.
     """
@@ -69,6 +69,20 @@ def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     if _is_recent(session.get(GIVEN_KEY), now):
         return None
     return _form_of(request, user, session, now, request.POST) if user.has_usable_password() else None
+
+
+def shown_first(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
+    """
+    Return the form that :func:`ask` will return for the POST of the page that is shown now, by GET.
+
+    None: the password is not asked for, or allauth will ask on its own page.
+    """
+    try:
+        return ask(request, user)
+    except Exception as error:
+        if not _is_allauths(error):
+            raise
+        return None
 
 
 def is_asked(request: HttpRequest, user: AbstractBaseUser) -> bool:

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template import Engine
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
@@ -24,7 +25,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from django_redsess import online, sign_in_source
 from django_redsess.accounts import reauthentication
+from django_redsess.accounts.time_zone import in_zone_of
 from django_redsess.online import labels, places
+from django_redsess.online.device_icons import device_icon
 from django_redsess.online.labels import in_our_language, when
 from django_redsess.permissions import is_own
 from django_redsess.session import user_limit
@@ -39,10 +42,15 @@ SHOWN_MAX = 100  # The most sessions that the page shows: the user's present one
 
 LATELY_MAX = 10  # How many sign-ins that have ended the page shows.
 
+SIGNED_OUT_KEY = "_redsess_signed_out"
+"""Where the data of a session have how many others were signed out, until the next page says so."""
+
 
 def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """
-    Require a sign-in, then call ``view`` with the request, the user, and the present session, in one language.
+    Require a sign-in, then call ``view`` with the request, the user, and the present session.
+
+    The view is called in one language, and in the user's time zone.
 
     After the sign-in the user gets the list. ``login_required`` would lead to ``view``, which may take POST only.
     """
@@ -54,7 +62,7 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
             raise ImproperlyConfigured('django_redsess.accounts.urls needs SESSION_ENGINE = "django_redsess.backend".')
         if not request.user.is_authenticated:
             return redirect_to_login(reverse(LIST))
-        with in_our_language():
+        with in_our_language(), in_zone_of(request.user):
             return view(request, request.user, session, **kwargs)
 
     return for_its_user
@@ -77,7 +85,8 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
         "rows": [
             {
                 "session": each,
-                "browser": _browser_of(each),
+                "device": _device_of(each),
+                "icon": device_icon(each.user_agent),
                 "place": found_places.get(each.address, ""),
                 "seen": when(each.last_seen_at),
             }
@@ -88,7 +97,8 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
         "total": total,
         "is_moving": bool(online.moving_from()),
         "lately": _lately(user),
-        "limit": user_limit.describe(user),
+        "limit": user_limit.describe_own(user),
+        "time_zone": timezone.get_current_timezone_name(),
     }
     return page(request, "sessions.html", context)
 
@@ -99,34 +109,21 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
 @csrf_protect
 @_for_its_user
 def end(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid: str) -> HttpResponse:
-    """End one session of the user. Another user's sid gets the same answer as an unknown one."""
+    """Sign one device of the user out. Another user's sid gets the same answer as an unknown one."""
     if sid == session.stored_sid:
-        text = gettext("This is the device that you are using. To end its session, sign out.")
+        text = gettext("This is the device that you are using. Use the site’s own button to sign out here.")
         messages.warning(request, text, fail_silently=True)
         return redirect(LIST)
-    if found := find_own(user, sid):
-        text = gettext("This device will be signed out: %(browser)s.") % {"browser": _browser_of(found[0])}
-        if question := _asked_again(request, user, gettext("End the session"), text):
-            return question
+    found = find_own(user, sid)
+    device = _device_of(found[0]) if found else ""
+    if found and (form := reauthentication.ask(request, user)):
+        text = gettext("This device will be signed out: %(device)s.") % {"device": device}
+        return _question(request, user, gettext("Sign out this device?"), [text], gettext("Sign out"), form)
     if found and online.end(sid, message=message_to_own()):
-        text = gettext("The session was ended: %(browser)s.") % {"browser": _browser_of(found[0])}
+        text = gettext("Signed out: %(device)s.") % {"device": device}
         messages.success(request, text, fail_silently=True)
     else:
-        messages.info(request, gettext("That session had already ended."), fail_silently=True)
-    return redirect(LIST)
-
-
-@require_POST
-@never_cache
-@sensitive_post_parameters("password")
-@csrf_protect
-@_for_its_user
-def end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
-    """End all sessions of the user but the present one."""
-    text = gettext("All your other devices will be signed out.")
-    if question := _asked_again(request, user, gettext("End all other sessions"), text):
-        return question
-    _end_others(request, user, session)
+        messages.info(request, gettext("That device was already signed out."), fail_silently=True)
     return redirect(LIST)
 
 
@@ -135,44 +132,82 @@ def end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionSto
 @sensitive_post_parameters("password")
 @csrf_protect
 @_for_its_user
-def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
+def end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """
-    End all sessions of the user but the present one, which gets a new key. Then say what else is to be done.
+    Sign out all devices of the user but the present one, whose session gets a new key. Lead to what it did.
 
-    GET says that only.
+    GET asks first. Where the password must be given again, both do.
     """
     if request.method == "POST":
-        text = gettext("All your other devices will be signed out, the unknown one among them.")
-        if question := _asked_again(request, user, gettext("This was not me"), text):
-            return question
-        _end_others(request, user, session)
-        return redirect(NOT_ME)
+        return _end_others(request, user, session)
+    return _ask_about_others(request, user, session, reauthentication.shown_first(request, user))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@sensitive_post_parameters("password")
+@csrf_protect
+@_for_its_user
+def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
+    """Say what :func:`end_others` did, and what else is to be done. POST does the same as there."""
+    if request.method == "POST":
+        return _end_others(request, user, session)
     has_password = user.has_usable_password()
-    context = {"has_password": has_password, "password_change_url": password_change_url() if has_password else ""}
+    # pop() of a key that is not there would save the session, too.
+    signed_out = session.pop(SIGNED_OUT_KEY) if SIGNED_OUT_KEY in session else None
+    context = {
+        "signed_out": signed_out,
+        "is_moving": bool(online.moving_from()),
+        "has_password": has_password,
+        "password_change_url": password_change_url() if has_password else "",
+    }
     return page(request, "not_me.html", context)
 
 
-def _asked_again(request: HttpRequest, user: AbstractBaseUser, title: str, text: str) -> HttpResponse | None:
-    """Return the page that asks for the password again, if it must. Its form repeats ``request``, with the password."""
-    form = reauthentication.ask(request, user)
-    if form is None:
-        return None
-    asking = page(
-        request, "password.html", {"form": form, "title": title, "text": text, "username": user.get_username()}
+def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
+    if form := reauthentication.ask(request, user):
+        return _ask_about_others(request, user, session, form)
+    count = online.end_user(user, keep=session.stored_sid, message=message_to_own())
+    session[SIGNED_OUT_KEY] = int(count)
+    return redirect(NOT_ME)
+
+
+def _ask_about_others(
+    request: HttpRequest, user: AbstractBaseUser, session: SessionStore, form: reauthentication.PasswordForm | None
+) -> HttpResponse:
+    count = online.count(user_ids=[online.user_id_of(user)]) - len(find_own(user, session.stored_sid))
+    texts = []
+    if count > 0:
+        text = ngettext(
+            "%(count)d other device will be signed out.", "%(count)d other devices will be signed out.", count
+        )
+        texts.append(text % {"count": count})
+    elif not online.moving_from():
+        texts.append(gettext("You are signed in on this device only."))
+    if online.moving_from():
+        texts.append(gettext("Devices that can’t be listed these days will be signed out, too."))
+    kept = gettext(
+        "You stay signed in on this device. If somebody has copied your sign-in from it, the copy stops working."
     )
-    if form.is_locked:
+    title = gettext("Sign out everywhere else?")
+    return _question(request, user, title, [*texts, kept], gettext("Sign out everywhere else"), form)
+
+
+def _question(
+    request: HttpRequest,
+    user: AbstractBaseUser,
+    title: str,
+    texts: list[str],
+    button: str,
+    form: reauthentication.PasswordForm | None,
+) -> HttpResponse:
+    """Return the page that asks before devices are signed out. Its form repeats the request, with the password."""
+    context = {"title": title, "texts": texts, "button": button, "form": form, "username": user.get_username()}
+    asking = page(request, "question.html", context)
+    if form is not None and form.is_locked:
         asking.status_code = 429
         asking["Retry-After"] = str(reauthentication.RECENT_SECONDS)
     return asking
-
-
-def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> None:
-    count = online.end_user(user, keep=session.stored_sid, message=message_to_own())
-    text = ngettext("%(count)d other session was ended.", "%(count)d other sessions were ended.", count)
-    told = [text % {"count": count}]
-    if online.moving_from():
-        told.append(gettext("Sessions that can’t be listed these days have ended, too."))
-    messages.success(request, " ".join(told), fail_silently=True)
 
 
 def page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
@@ -199,15 +234,23 @@ def password_change_url() -> str:
 def _lately(user: AbstractBaseUser) -> list[dict[str, object]]:
     """Return the user's last sign-ins whose sessions have ended, as the template reads them."""
     ended = sign_in_source.ended(online.user_id_of(user), limit=LATELY_MAX)
+    maximum = user_limit.maximum_of(user) if ended else None
     return [
-        {"sign_in": each, "browser": _browser_of(each), "how": capfirst(sign_in_source.how_own_ended(each))}
+        {
+            "sign_in": each,
+            "device": _device_of(each),
+            "icon": device_icon(each.user_agent),
+            "how": capfirst(sign_in_source.how_own_ended(each, maximum=maximum)),
+            # A user who has signed a device out need not read what was said there.
+            "message": "" if each.by == each.user_id else each.message,
+        }
         for each in sign_in_source.placed(ended)
     ]
 
 
 def message_to_own() -> str:
-    """Return what the device of a session reads that its own user has ended, after "Your session was ended"."""
-    return gettext("You ended it from another device. If that was not you, change your password.")
+    """Return what a device reads that its own user has signed out, after "Your session was ended"."""
+    return gettext("You signed this device out from another one. If that was not you, change your password.")
 
 
 def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
@@ -216,5 +259,5 @@ def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
     return [found] if found and is_own(user, found) else []
 
 
-def _browser_of(session: online.Session | sign_in_source.PastSignIn) -> str:
-    return labels.browser_name(session.user_agent) or gettext("Unknown browser")
+def _device_of(session: online.Session | sign_in_source.PastSignIn) -> str:
+    return labels.device_name(session.user_agent) or gettext("Unknown device")

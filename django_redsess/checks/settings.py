@@ -190,6 +190,10 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         if conf.PLACES == "django_redsess.contrib.geoip2.places":
             hint = "It needs more packages: pip install 'django-redsess[places]'."
         found.append(problem("E066", message, hint))
+    if is_path(conf.USER_TIME_ZONE) and not is_function(conf.USER_TIME_ZONE):
+        message = f"REDSESS['USER_TIME_ZONE'], {conf.USER_TIME_ZONE!r}, can't be imported or called."
+        hint = "It must name a function that takes a user and returns a time zone, such as 'Europe/Paris', or None."
+        found.append(problem("E104", message, hint))
     if is_path(conf.PERMISSIONS) and not _is_class_of_rules(conf.PERMISSIONS):
         message = f"REDSESS['PERMISSIONS'], {conf.PERMISSIONS!r}, is no class of rules: no page of the admin is shown."
         hint = "It must name a class that derives from django_redsess.permissions.Rules and takes no arguments."
@@ -228,7 +232,7 @@ def check_login_url(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = f"LOGIN_URL is {str(settings.LOGIN_URL)!r}, which is no URL of this site."
     hint = (
-        'Visitors of "Your sessions" who are not signed in are sent there, also from links in mails. Set LOGIN_URL to '
+        'Visitors of "Your devices" who are not signed in are sent there, also from links in mails. Set LOGIN_URL to '
         "the path, or to the name of the URL, of your sign-in page."
     )
     return [problem("W084", message, hint)]

@@ -56,6 +56,15 @@ def known_client(user_agent: str) -> str:
     return browser or system
 
 
+def device_name(user_agent: str) -> str:
+    """
+    Return what users call a device: "Safari on iPhone"; of a program that we do not know, its name. ``""`` for neither.
+
+    It is for the user's own pages. The name of a program is a word of whoever has sent it: see :func:`known_client`.
+    """
+    return known_client(user_agent) or user_agents.program_of(user_agent)
+
+
 def stored(text: str) -> str:
     """Return ``text``, an address or a browser; for ``""`` the word that says that a session has none."""
     return text or gettext("not stored")
@@ -146,4 +155,4 @@ def in_our_language() -> override:
 
 def _has_our_texts(language: str) -> bool:
     # gettext() would also find the texts of LANGUAGE_CODE, which Django adds to each other language.
-    return language.startswith("en") or "Your sessions" in translation(language)._catalog  # type: ignore[attr-defined]
+    return language.startswith("en") or "This device" in translation(language)._catalog  # type: ignore[attr-defined]

@@ -36,6 +36,9 @@ _SYSTEMS = (
 )
 _ALSO = {"mac os x": "macos", "mac": "macos", "chrome os": "chromeos"}
 
+PROGRAM_MAX = 40
+"""A longer name of a program is not shown to users."""
+
 _PRODUCT = re.compile(r"([A-Za-z][\w.+-]*)/v?(\d+)?")
 
 
@@ -48,6 +51,14 @@ def system_of(user_agent: str) -> str:
 def apple_device_of(user_agent: str) -> str:
     """Return "iPhone", "iPad" or "iPod", which people know better than iOS. ``""`` for any other device."""
     return next((device for device in _APPLE_DEVICES if device in user_agent), "")
+
+
+def program_of(user_agent: str) -> str:
+    """Return the name at the beginning of ``user_agent``, such as "curl". ``""`` if it says nothing or is too long."""
+    found = _PRODUCT.match(user_agent)
+    name = found[1] if found else ""
+    # Most browsers, and programs that pass for one, begin with it.
+    return "" if name == "Mozilla" or len(name) > PROGRAM_MAX else name
 
 
 @lru_cache(maxsize=4096)

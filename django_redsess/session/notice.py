@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
-from django_redsess.conf import MESSAGE_MAX
+from django_redsess.conf import MESSAGE_MAX, conf, is_integer
 from django_redsess.signals import Reason
 from django_redsess.transport.steps import time_of
 
@@ -43,7 +43,7 @@ class Notice(NamedTuple):
         said = {
             Reason.KICKED: gettext("Your session was ended."),
             Reason.INVALIDATED: gettext("Your session was ended."),
-            Reason.REPLACED: gettext("Your session was ended, because you signed in elsewhere."),
+            Reason.REPLACED: _replaced(),
             Reason.EXPIRED: gettext("Your session has expired."),
             Reason.EVICTED: gettext("Your session was ended, because too many others were open."),
         }[self.reason]
@@ -53,6 +53,18 @@ class Notice(NamedTuple):
     def header(self) -> str:
         """The value of the header ``X-Session-Ended``: the reason, then the message in the encoding of RFC 8187."""
         return f"{self.reason}; message*=UTF-8''{quote(self.message, safe='')}" if self.message else self.reason.value
+
+
+def _replaced() -> str:
+    maximum: Any = conf.MAX_SESSIONS_PER_USER
+    if not is_integer(maximum):  # A function knows the limit of a user, and nobody knows here who it was.
+        return gettext("Your session was ended, because you signed in elsewhere.")
+    text = ngettext(
+        "Your session was ended, because you reached the limit of %(maximum)d device.",
+        "Your session was ended, because you reached the limit of %(maximum)d devices.",
+        maximum,
+    )
+    return text % {"maximum": maximum}
 
 
 def about_another(message: str) -> str:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 MAXIMUM, POLICY = "REDSESS['MAX_SESSIONS_PER_USER']", "REDSESS['SESSION_LIMIT_POLICY']"
 
 REFUSED = ngettext_lazy(
-    "You already have %(maximum)d session, and more are not allowed. Sign out there first.",
-    "You already have %(maximum)d sessions, and more are not allowed. Sign out of one of them first.",
+    "You are already signed in on %(maximum)d device, and more are not allowed. Sign out there first.",
+    "You are already signed in on %(maximum)d devices, and more are not allowed. Sign out on one of them first.",
     "maximum",
 )
 
@@ -136,15 +136,23 @@ def ceiling() -> Limit:
     return Limit(maximum, UNUSED, share, True)
 
 
-def describe(user: AbstractBaseUser | None) -> str:
-    """Return a text about the limit of the user's sessions and the effect of one more sign-in. ``""`` for no limit."""
+def maximum_of(user: AbstractBaseUser) -> int | None:
+    """Return how many sessions the site allows ``user``, for a text. None if it sets no limit, or it is not known."""
     try:
-        limit = limit_of(user) if user is not None else None
-    except ImproperlyConfigured:
-        logger.exception("A page can't show how many sessions a user may have.")
-        return gettext("The number of allowed sessions is not known at the moment.")
-    if limit is None:
-        return ""
+        limit = limit_of(user)
+    except ImproperlyConfigured:  # describe_own() logs it, on the same page.
+        return None
+    return limit and limit.maximum
+
+
+def describe(user: AbstractBaseUser | None) -> str:
+    """
+    Return a text about the limit of the user's sessions and the effect of one more sign-in. ``""`` for no limit.
+
+    It is for administrators.
+    """
+    if not isinstance(limit := _limit_to_show(user), Limit):
+        return limit
     number = limit.maximum
     allowed = ngettext("At most %(maximum)d session is allowed.", "At most %(maximum)d sessions are allowed.", number)
     ends_it = gettext("Another sign-in ends it.") if number == 1 else None
@@ -154,3 +162,34 @@ def describe(user: AbstractBaseUser | None) -> str:
         REFUSE: gettext("Another sign-in is refused until a session ends."),
     }[limit.policy]
     return f"{allowed % {'maximum': number}} {above}"
+
+
+def describe_own(user: AbstractBaseUser) -> str:
+    """Return the same text for the user, who has devices."""
+    if not isinstance(limit := _limit_to_show(user), Limit):
+        return limit
+    number = limit.maximum
+    allowed = ngettext(
+        "You can be signed in on %(maximum)d device at a time.",
+        "You can be signed in on %(maximum)d devices at a time.",
+        number,
+    )
+    signs_it_out = gettext("If you sign in on another one, this one is signed out.") if number == 1 else None
+    above = {
+        "end_oldest": signs_it_out
+        or gettext("If you sign in on another one, the one that signed in first is signed out."),
+        "end_least_recent": signs_it_out
+        or gettext("If you sign in on another one, the one that you have not used for longest is signed out."),
+        REFUSE: gettext("To sign in on another one, sign out on one of these first."),
+    }[limit.policy]
+    return f"{allowed % {'maximum': number}} {above}"
+
+
+def _limit_to_show(user: AbstractBaseUser | None) -> Limit | str:
+    """Return the limit of ``user``, or the text that stands in its place: ``""`` for no limit."""
+    try:
+        limit = limit_of(user) if user is not None else None
+    except ImproperlyConfigured:
+        logger.exception("A page can't show how many sessions a user may have.")
+        return gettext("The number of allowed sessions is not known at the moment.")
+    return "" if limit is None else limit

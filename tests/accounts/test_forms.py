@@ -55,11 +55,11 @@ def test_a_user_who_is_full_reads_so_in_the_form(alice, redis, set_limit) -> Non
     sign_in(alice)
     form = SessionLimitAuthenticationForm(None, given())
     assert errors(form) == ["session_limit"]
-    assert "2 sessions" in form.non_field_errors()[0]
+    assert "2 devices" in form.non_field_errors()[0]
     assert list(OwnWords(None, given()).non_field_errors()) == ["2 devices!"]
     with override("de"):
         [german] = list(SessionLimitAuthenticationForm(None, given()).non_field_errors())
-    assert "Sitzung" in german
+    assert "Gerät" in german
     set_limit(None)
     assert errors(SessionLimitAuthenticationForm(None, given())) == []
 
@@ -69,12 +69,12 @@ def test_the_guests_basket_stays_and_the_sign_in_works_once_there_is_room(guest,
     there = sign_in(alice)
     # A session of somebody else counts for nothing.
     bobs = sign_in(User.objects.create_user("bob"))
-    assert "You already have 1 session," in bobs.post("/sign-in-by-form/", given()).content.decode()
+    assert "You are already signed in on 1 device," in bobs.post("/sign-in-by-form/", given()).content.decode()
     assert bobs.get("/who/").content == b"bob"
     online.end(sid_of(bobs))
     cookie = guest.cookies["sessionid"].value
     response = guest.post("/sign-in-by-form/", given())
-    assert "You already have 1 session," in response.content.decode()
+    assert "You are already signed in on 1 device," in response.content.decode()
     assert "sessionid" not in response.cookies
     assert guest.cookies["sessionid"].value == cookie
     assert guest.get("/swap/basket/lamp/").content == b"lamp"

@@ -10,7 +10,7 @@ from tests.helpers.browsing import KeepPicture, Visitor, go_to, sign_in
 
 pytestmark = pytest.mark.slow
 
-REFUSED = "You already have 3 sessions, and more are not allowed. Sign out of one of them first."
+REFUSED = "You are already signed in on 3 devices, and more are not allowed. Sign out on one of them first."
 
 
 def test_a_shopper_finds_a_popular_product_and_clears_the_history_with_the_keyboard_alone(visitor) -> None:
@@ -52,9 +52,11 @@ def test_all_other_sessions_are_ended_with_the_keyboard_alone(visitor: Visitor) 
     here.keyboard.press("Enter")
     # The sessions come first, each with its own button.
     here.keyboard.press("Tab")
-    expect(here.get_by_role("button", name="End the session").first).to_be_focused()
-    go_to(here, here.get_by_role("button", name="End all other sessions"))
-    expect(here.get_by_role("status")).to_contain_text("1 other session was ended.")
+    expect(here.locator("main").get_by_role("button", name="Sign out").first).to_be_focused()
+    go_to(here, here.get_by_role("link", name="Sign out everywhere else"))
+    expect(here.locator("main")).to_contain_text("1 other device will be signed out.")
+    go_to(here, here.get_by_role("button", name="Sign out everywhere else"))
+    expect(here.get_by_role("status")).to_contain_text("1 other device was signed out.")
     there.goto("/account/sessions/")
     expect(there.get_by_role("button", name="Sign in")).to_be_visible()
 

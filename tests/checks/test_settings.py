@@ -95,6 +95,7 @@ WRONG: dict[str, list[object]] = {
     "VIEWED_GUESTS": [1, None],
     "VIEWED_RESOLVE": ["products", len, ""],
     "PLACES": ["geoip2", len, ""],
+    "USER_TIME_ZONE": ["Paris", len, ""],
     "ASYNC_CONNECTION_CLASS": ["Tunnel", dict, ""],
     "REAUTHENTICATE": [1, None],
 }
@@ -118,6 +119,7 @@ RIGHT: dict[str, list[object]] = {
     "INDEX_ADDRESSES": [True],
     "VIEWED_RESOLVE": [f"{__name__}.found"],
     "PLACES": [None, "django_redsess.contrib.geoip2.places"],
+    "USER_TIME_ZONE": [None, f"{__name__}.found"],
     "ASYNC_CONNECTION_CLASS": [None, "redis.asyncio.connection.Connection"],
     "REAUTHENTICATE": [False],
 }
@@ -207,13 +209,14 @@ def test_a_path_that_leads_to_no_function_is_refused(settings, path: str) -> Non
         "VIEWED_RESOLVE",
         "MAX_SESSIONS_PER_USER",
         "PLACES",
+        "USER_TIME_ZONE",
         "HISTORY_MAILER",
         "HISTORY_LANGUAGE",
         "PERMISSIONS",
         "ENCRYPTION_KEYS",
     )
     settings.REDSESS = dict.fromkeys(names, path)
-    assert found() == ["E016", "E017", "E066", "E067", "E083", "E098", "E102"]
+    assert found() == ["E016", "E017", "E066", "E067", "E083", "E098", "E102", "E104"]
 
 
 class WithArguments(Rules):

@@ -27,6 +27,7 @@ from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import operations
 from django_redsess.session.messages import MESSAGE_KEY
+from django_redsess.session.notice import Notice
 from django_redsess.session.record import revision_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
@@ -373,6 +374,18 @@ def test_the_next_page_tells_once_in_words_of_each_reason(redis, browser, alice)
         after = browser.get(view(browser, "shows"))
         assert (after.content, HEADER in after, list(after.cookies)) == (b"", False, [])
     assert len(said) == 4
+
+
+def test_a_session_that_the_limit_has_ended_names_it_where_all_users_have_the_same(settings) -> None:
+    notice = Notice(Reason.REPLACED, "", datetime.now(UTC))
+    for limit, said in (
+        (3, "because you reached the limit of 3 devices."),
+        (1, "because you reached the limit of 1 device."),
+        ("shop.people.sessions_of", "because you signed in elsewhere."),
+        (None, "because you signed in elsewhere."),
+    ):
+        settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": limit}
+        assert str(notice).endswith(said)
 
 
 @pytest.mark.parametrize("key", [None, "", "a\r\nb" * 9, "x" * 100_000, "unknown" * 5])

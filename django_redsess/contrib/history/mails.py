@@ -28,6 +28,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 from django.utils.translation import override
 
+from django_redsess.accounts.time_zone import in_zone_of
 from django_redsess.accounts.views import LIST, password_change_url
 from django_redsess.conf import conf
 from django_redsess.contrib.history.database import short_waits
@@ -89,7 +90,7 @@ def _claim(sign_in: SignIn) -> bool:
 
 def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMultiAlternatives:
     site, root = site_and_root()
-    with override(_language_of(user)), labels.in_our_language():
+    with override(_language_of(user)), labels.in_our_language(), in_zone_of(user, is_page=False):
         sessions, password = _sessions_path(), password_change_url()
         context = {
             "user": user,

@@ -4,7 +4,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from django.core import mail
 from django.db import connection
 from django.db.models import F
 from django.test import AsyncClient, Client
+from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.contrib.history import devices, mails, repair
@@ -193,6 +194,34 @@ def test_the_mail_is_in_the_language_of_its_user_and_never_of_the_request(alice,
     sign_in(**{"Accept-Language": "de" if direction == "rtl" else "ar"})
     [message] = mail.outbox
     assert f'dir="{direction}"' in message.alternatives[0][0]
+
+
+def in_kolkata(user: User) -> str | None:
+    return "Asia/Kolkata" if user.username == "alice" else None
+
+
+def a_strangers_zone(get_response: Callable[..., Any]) -> Callable[..., Any]:
+    """Activate a zone that the request asks for."""
+
+    def middleware(request: Any) -> Any:
+        with timezone.override("Pacific/Chatham"):
+            return get_response(request)
+
+    return middleware
+
+
+@pytest.mark.usefixtures("notify")
+@pytest.mark.parametrize(("function", "zone"), [(None, " UTC"), (f"{__name__}.in_kolkata", " IST")])
+def test_times_in_the_mail_are_in_the_users_zone_and_never_in_that_of_the_request(
+    alice, settings, function, zone
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "USER_TIME_ZONE": function}
+    settings.MIDDLEWARE = [f"{__name__}.a_strangers_zone", *settings.MIDDLEWARE]
+    sign_in()
+    sign_in()
+    [message] = mail.outbox
+    for text in (message.body, message.alternatives[0][0]):
+        assert zone in text
 
 
 @pytest.mark.usefixtures("notify")

@@ -99,9 +99,32 @@ def test_your_sessions_have_what_ended_lately_and_name_no_administrator(client, 
     ended(admin_user, address="203.0.113.66")
     client.force_login(lukas)
     page = Page(client.get(OWN))
-    for text in ("Lately", "203.0.113.5", "Ended by an administrator", "Call us.", "Ended by you", "new device"):
+    for text in (
+        "Earlier sign-ins",
+        "203.0.113.5",
+        "Signed out by an administrator",
+        "Call us.",
+        "Signed out by you",
+        "New device",
+    ):
         assert text in page.text
     assert not any(text in page.text for text in ("203.0.113.99", "203.0.113.66", "by admin"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (3, "Signed out because you reached the limit of 3 devices"),
+        (1, "Signed out because you reached the limit of 1 device"),
+        (None, "Signed out because you signed in on another device"),
+        ("no.such.function", "Signed out because you signed in on another device"),
+    ],
+)
+def test_the_user_reads_which_limit_has_ended_a_session(client, lukas, settings, limit, said) -> None:
+    ended(lukas, Reason.REPLACED)
+    client.force_login(lukas)
+    settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS_PER_USER": limit}
+    assert said in Page(client.get(OWN)).text
 
 
 asked_for: list[list[str]] = []
@@ -127,7 +150,7 @@ def test_places_stand_beside_addresses_and_are_asked_for_once_a_page(admin_clien
 
 def test_nothing_lately_has_no_heading(client, lukas) -> None:
     client.force_login(lukas)
-    assert "Lately" not in Page(client.get(OWN)).text
+    assert "Earlier sign-ins" not in Page(client.get(OWN)).text
 
 
 @pytest.mark.parametrize("reason", [*Reason, ""])
@@ -151,7 +174,7 @@ def test_without_a_source_pages_ask_and_say_nothing(admin_client, client, lukas,
         with CaptureQueriesContext(connection) as asked:
             text = visitor.get(url).text
         assert not any("signin" in each["sql"] for each in asked)
-        assert not any(said in text for said in ("203.0.113.5", "last_sign_ins", "Lately"))
+        assert not any(said in text for said in ("203.0.113.5", "last_sign_ins", "Earlier sign-ins"))
 
 
 WITHOUT = """

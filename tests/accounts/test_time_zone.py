@@ -1,0 +1,97 @@
+"""In which time zone users read times on their own pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from datetime import timezone as offset
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from tests.helpers.accounts import sign_in
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/account/sessions/"
+
+
+def in_kolkata(user: User) -> str | None:
+    return "Asia/Kolkata" if user.username == "alice" else None
+
+
+def in_kolkata_as_tzinfo(user: User) -> ZoneInfo:
+    return ZoneInfo("Asia/Kolkata")
+
+
+def at_an_offset(user: User) -> offset:
+    return offset(timedelta(hours=5, minutes=30))
+
+
+def nowhere(user: User) -> str:
+    return "Mars/Olympus"
+
+
+def a_path(user: User) -> str:
+    return "../../etc/passwd"
+
+
+def a_number(user: User) -> int:
+    return 5
+
+
+def fails(user: User) -> str:
+    raise LookupError(user)
+
+
+def activating(get_response: Callable[..., Any]) -> Callable[..., Any]:
+    """Activate the zone of the browser, as sites do."""
+
+    def middleware(request: Any) -> Any:
+        with timezone.override("Pacific/Chatham"):
+            return get_response(request)
+
+    return middleware
+
+
+def use(settings: Any, function: Callable[..., object] | None) -> None:
+    settings.REDSESS = {**settings.REDSESS, "USER_TIME_ZONE": function and f"{__name__}.{function.__name__}"}
+
+
+@pytest.mark.parametrize("function", [in_kolkata, in_kolkata_as_tzinfo, at_an_offset])
+def test_times_are_in_the_zone_that_the_sites_function_says(alice, settings, function) -> None:
+    use(settings, function)
+    page = sign_in(alice).get(LIST).text
+    assert "+05:30" in page
+    assert "+00:00" not in page
+
+
+def test_without_a_zone_of_the_user_times_are_in_that_of_the_site(alice, bob, settings) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    use(settings, None)
+    assert "Times are in the time zone Asia/Tokyo." in sign_in(alice).get(LIST).text
+    use(settings, in_kolkata)
+    assert "Times are in the time zone Asia/Tokyo." in sign_in(bob).get(LIST).text
+    assert "Times are in the time zone Asia/Kolkata." in sign_in(alice).get(LIST).text
+
+
+@pytest.mark.parametrize("function", [None, in_kolkata])
+def test_a_zone_that_middleware_has_activated_wins(alice, settings, function) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.activating"]
+    use(settings, function)
+    assert "Times are in the time zone Pacific/Chatham." in sign_in(alice).get(LIST).text
+
+
+@pytest.mark.parametrize("function", [nowhere, a_path, a_number, fails])
+def test_a_function_that_fails_is_logged_once_and_times_are_in_the_zone_of_the_site(
+    alice, settings, caplog, function
+) -> None:
+    use(settings, function)
+    browser = sign_in(alice)
+    for _ in range(2):
+        assert "Times are in the time zone UTC." in browser.get(LIST).text
+    [logged] = [record for record in caplog.records if "USER_TIME_ZONE" in record.getMessage()]
+    assert logged.levelname == "ERROR"
