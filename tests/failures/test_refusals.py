@@ -51,7 +51,7 @@ def test_a_refused_sign_in_ends_the_visitors_session_and_signs_nobody_in(visitor
         assert response.content == b"SessionLimitReached: nobody, True, nobody"
     else:
         assert response.status_code == 403
-        assert response.content.decode().startswith("You already have 1 session,")
+        assert response.content.decode().startswith("You are already signed in on 1 device,")
     assert (response.cookies["sessionid"].value, response.cookies["sessionid"]["max-age"]) == ("", 0)
     assert traces(redis, guest) == []
     assert SessionStore(guest).load() == {}

@@ -121,6 +121,8 @@ def test_pages_and_commands_say_what_they_can_not_list(website, old_session, ste
         assert "You may be signed in on other devices, too" in page
         assert "on this device only" not in page
         assert "/account/sessions/end-others/" in page
+        question = here.get("/account/sessions/end-others/").content.decode()
+        assert "Devices that can’t be listed these days will be signed out, too." in question
         listed = here.get("/admin/django_redsess/onlinesession/").content.decode()
         assert "Sessions move here from django.contrib.sessions.backends.db." in listed
         call_command("online")

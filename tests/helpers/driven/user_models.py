@@ -192,10 +192,10 @@ def shown(site: Site) -> None:
             assert site.listed(link(page, "All sessions of this user").removeprefix(LIST)) == twice([name])
             own = site.browsers[name, how]
             page = own.get(ACCOUNT)
-            assert "You are signed in with 2 browsers" in text_of(page)
+            assert "You are signed in on 2 devices" in text_of(page)
             assert re.findall(rf"{ACCOUNT}(\S+)/end/", page.text) == [sid]
             tried = own.post(f"{ACCOUNT}{site.sid(other, how)}/end/", follow=True)
-            assert "That session had already ended." in text_of(tried)
+            assert "That device was already signed out." in text_of(tried)
         page = site.admin.get(site.page_of(name))
         assert f"Change user {name}" in text_of(page)
         assert site.listed(link(page, "2 sessions").removeprefix(LIST)) == twice([name])
@@ -224,7 +224,7 @@ def in_the_list_of_users(site: Site, name: str, reason: str) -> None:
 
 def all_others_by_self_service(site: Site, name: str, reason: str) -> None:
     page = site.browsers[name, ONE].post(f"{ACCOUNT}end-others/", follow=True)
-    assert "1 other session was ended." in text_of(page)
+    assert "1 other device was signed out." in text_of(page)
 
 
 def by_command(site: Site, name: str, reason: str) -> None:

@@ -160,6 +160,8 @@ class DevicesTest(SessionStoreMixin, TestCase):
         here, there = Client(), Client()
         for device in (here, there):
             device.post("/accounts/login/", {"login": "ada", "password": "correct-horse"})
+        # The question is asked first, on our page.
+        self.assertContains(here.get("/account/sessions/end-others/"), "Sign out everywhere else?")
         sid = SessionStore(there.cookies["sessionid"].value).sid
         asked = here.post(f"/account/sessions/{sid}/end/")
         self.assertRedirects(asked, f"/accounts/reauthenticate/?next=/account/sessions/{sid}/end/")
@@ -175,7 +177,7 @@ class DevicesTest(SessionStoreMixin, TestCase):
     def test_allauth_asks_nobody_without_a_password(self):
         here = Client()
         here.force_login(User.objects.create_user("ada"))
-        self.assertEqual(here.post("/account/sessions/end-others/")["Location"], "/account/sessions/")
+        self.assertEqual(here.post("/account/sessions/end-others/")["Location"], "/account/sessions/not-me/")
 
     def test_who_is_blocked_reads_so_on_the_sign_in_page(self):
         ada = User.objects.create_user("ada", password="correct-horse")

@@ -77,7 +77,7 @@ def test_a_refused_guest_reads_why_and_keeps_the_basket(client, products, ada, s
     elsewhere, form = Client(), {"username": "ada", "password": "countess"}
     assert elsewhere.post(login, form).status_code == 302
     page = client.post(login, form)
-    assert (page.status_code, "You already have 1 session" in page.content.decode()) == (200, True)
+    assert (page.status_code, "You are already signed in on 1 device" in page.content.decode()) == (200, True)
     assert "sessionid" not in client.cookies
     add(client, "larch", 2)
     assert client.post(login, form).status_code == 200
