@@ -95,11 +95,28 @@ def hidden_users(
     return user_ids - shown
 
 
+def named_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
+    """
+    Fetch those of the users with these primary keys whose names the administrator reads on our pages.
+
+    These are all but those whom a rule in the admin of users hides, see :func:`hidden_users`. Who may not open that
+    admin reads names nevertheless, as in the list of sessions: a support team needs them.
+    """
+    users = users_by_id(user_ids)
+    hidden = hidden_users(request, site, user_ids, users)
+    return {key: user for key, user in users.items() if key not in hidden}
+
+
 def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[Any]:
-    """Search for users by ``term``, as the admin of users does. Who may not see users finds them by user name only."""
-    of_users = users_admin(request, site)
+    """
+    Search for users by ``term``, as the admin of users does.
+
+    Who may not see users finds them by user name only: not those whom a ``get_queryset()`` of that admin leaves out.
+    """
+    of_users, registered = users_admin(request, site), site._registry.get(get_user_model())
+    has_rule = registered is not None and type(registered).get_queryset is not admin.ModelAdmin.get_queryset
     every = get_user_model()._base_manager
-    users: QuerySet[Any] = every.all() if of_users is None else of_users.get_queryset(request)
+    users: QuerySet[Any] = registered.get_queryset(request) if registered and (of_users or has_rule) else every.all()
     if of_users is not None and of_users.get_search_fields(request):
         users, _ = of_users.get_search_results(request, users, term)
     else:
@@ -217,7 +234,7 @@ def names_of_enders(
     """Return the names of the users who ended these, by primary key. Who may not be seen is named by that key."""
     user_ids = {each.by for each in sign_ins}
     others = user_ids - {"", *(each.user_id for each in sign_ins)}
-    users = visible_users(request, site, others) if others else {}
+    users = named_users(request, site, others) if others else {}
     return {user_id: name_among(users, user_id) for user_id in user_ids}
 
 

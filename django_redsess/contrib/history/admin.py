@@ -31,9 +31,8 @@ from django_redsess.admin.users import (
     live_urls,
     name_among,
     name_of_sign_in,
+    named_users,
     search_fields,
-    users_admin,
-    visible_users,
 )
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
@@ -193,13 +192,13 @@ class SignInAdmin(pages.ListAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[SignIn], search_term: str
     ) -> tuple[QuerySet[SignIn], bool]:
-        """Find sign-ins from an address or network, or those of the users who match, if these may be seen."""
+        """Find sign-ins from an address or network, or those of the users who match."""
         term = search_term.strip()
         if not term:
             return queryset, False
         if len(term) <= SEARCH_MAX and (network := network_of(term)):
             return _from_network(queryset, network), False
-        if len(term) > SEARCH_MAX or users_admin(request, self.admin_site) is None:
+        if len(term) > SEARCH_MAX:
             return queryset.none(), False
         text = gettext("More than %(limit)d users match. The sign-ins of the first %(limit)d are listed.")
         user_ids = shared_filters.first_ids(request, found_users(request, self.admin_site, term), text)
@@ -275,7 +274,7 @@ class SignInAdmin(pages.ListAdmin):
         # Names come in one query a page. Who may not be seen has none.
         rows = list(rows)
         ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
-        users = visible_users(request, self.admin_site, ids)
+        users = named_users(request, self.admin_site, ids)
         for row, sign_in in zip(rows, placed(past_of(row) for row in rows), strict=True):
             row.users, row.past = users, sign_in
         return users
@@ -300,7 +299,7 @@ class SignInAdmin(pages.ListAdmin):
         text = gettext("Sign-ins that %(name)s ended: %(count)s")
         if counts.total() > COUNTED_MAX:
             text = gettext("Sign-ins that %(name)s ended: at least %(count)s")
-        users = visible_users(request, self.admin_site, {user_id for user_id, _ in counts.most_common(ENDERS_SHOWN)})
+        users = named_users(request, self.admin_site, {user_id for user_id, _ in counts.most_common(ENDERS_SHOWN)})
         links = []
         for user_id, count in counts.most_common(ENDERS_SHOWN):
             if user_id in users:
@@ -347,9 +346,7 @@ class SignInAdmin(pages.ListAdmin):
         return pages.url_of("changelist", self.admin_site, query={pages.USER: user_id})
 
     def _search_help(self, request: HttpRequest) -> str:
-        if users_admin(request, self.admin_site) is None:
-            return gettext("Search by address or network (198.51.100.0/24)")
-        text = gettext("Search by address, network (198.51.100.0/24) or user (%(fields)s)")
+        text = gettext("Search by address, network (198.51.100) or user (%(fields)s)")
         return text % {"fields": search_fields(request, self.admin_site)}
 
     def _batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[Record]]:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import times
 from django_redsess.admin import filters
-from django_redsess.admin.users import name_among, visible_users
+from django_redsess.admin.users import name_among, named_users
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED
 from django_redsess.contrib.history.reading import ended_by, of_users
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
@@ -156,7 +156,7 @@ class EndedByFilter(ListFilter):
         self.by = params.pop(ENDED_BY, [""])[-1]
         if self.by:
             self.used_parameters[ENDED_BY] = [self.by]
-            self.name = name_among(visible_users(request, model_admin.admin_site, {self.by}), self.by)
+            self.name = name_among(named_users(request, model_admin.admin_site, {self.by}), self.by)
 
     def has_output(self) -> bool:
         return bool(self.by)
