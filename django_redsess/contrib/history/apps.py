@@ -8,7 +8,7 @@ from django_redsess import sign_in_source
 class HistoryConfig(AppConfig):
     name = "django_redsess.contrib.history"
     label = "redsess_history"
-    verbose_name = _("Sign-ins")
+    verbose_name = _("Session history")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
