@@ -136,5 +136,5 @@ def test_a_block_is_in_the_history_though_its_sessions_live(boss, lukas, new_ses
 def test_a_deactivation_says_which_sessions_have_ended(redis, boss, lukas, goes_away) -> None:
     fill(redis, AT_ONCE + 1, users=1)
     goes_away(ending.BulkEnding, "end_batch")
-    boss.post(END, {"query": f"user={lukas.pk}", "deactivate": str(lukas.pk), "message": "Gone."})
+    boss.post(END, {"query": f"user={lukas.pk}", "deactivate": str(lukas.pk), "message": "Gone.", "is_confirmed": "1"})
     assert lines() == ["Deactivated the account. Message: Gone.", f"Ended {AT_ONCE} sessions. Message: Gone."]

@@ -267,7 +267,7 @@ def test_programs_get_json_and_browsers_a_page(browser, alice, proxy) -> None:
     for accept in ("", BROWSERS, "text/html, application/json;q=0.5"):
         answer = ask(browser, accept)
         assert (answer["Content-Type"].partition(";")[0], answer["Retry-After"]) == ("text/html", "5"), accept
-        assert '<a href="">' in answer.text
+        assert '<a class="redsess-button" href="">' in answer.text
         assert SOON in answer.text
     for accept in ("application/json", "*/*", "application/vnd.api+json", "text/html;q=0.1, */*"):
         answer = ask(browser, accept)

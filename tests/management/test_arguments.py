@@ -20,7 +20,7 @@ WRONG = [
     *("online --guests --staff", "online --guests all"),
     *("online --id 00aaaaaaaaaaaaaaaaaa --active 5m", "online --id short", "online --id ''"),
     *("online --id 00aaaaaaaaaaaaaaaaaa --browser Edge", "online --id 00aaaaaaaaaaaaaaaaaa --system macOS"),
-    *("online --user nobody --user none", "online --user '\x1b[31m'", "online --network 198.51.100"),
+    *("online --user nobody --user none", "online --user '\x1b[31m'", "online --network 198"),
     *("online --browser ' '", "online --system ''", "online --search ''", "online --json --csv"),
 ]
 

@@ -116,7 +116,7 @@ def test_guests_are_searched_when_they_are_asked_for(arrive) -> None:
 def test_what_is_no_network_is_refused() -> None:
     for ask in (online.sessions, online.count):
         with pytest.raises(ValueError, match="neither an address nor a network"):
-            ask(network="198.51.100")
+            ask(network="198.51.100.7.1")
 
 
 @pytest.mark.usefixtures("index")

@@ -27,7 +27,7 @@ WORK = {
         *("reverse", "last", "of_users", "with_guests", "only_guests", "active", "newest", "marking"),
         *("of_network", "of_browser", "of_system", "looked_through", "rows_of", "in_pages", "resolve_expression"),
     },
-    ITEMS: {*BOTH_DO, "resolving"},
+    ITEMS: {*BOTH_DO, "of_entries", "resolving"},
 }
 
 REFUSED = [

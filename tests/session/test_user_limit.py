@@ -214,7 +214,7 @@ def test_an_integer_holds_for_sign_ins_without_login(
 def test_a_sign_in_without_login_is_refused_by_its_save(redis, set_limit, guest, signs_in) -> None:
     set_limit(1, "refuse")
     [own] = sign_in_before(redis, "7", 100)
-    with pytest.raises(SessionLimitReached, match="1 session"):
+    with pytest.raises(SessionLimitReached, match="1 device"):
         signs_in("7", guest)
     assert sids_of("7") == named(own)
     # The guest's session is as it was.

@@ -33,6 +33,7 @@ from django_redsess.admin.users import (
     name_of_sign_in,
     named_users,
     search_fields,
+    visible_users,
 )
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
@@ -185,7 +186,7 @@ class SignInAdmin(pages.ListAdmin):
         row: Any = self.get_object(request, unquote(object_id))
         if row is None or not self.has_view_permission(request, row):
             return self.to_list()
-        user = row.users.get(str(row.user_id))
+        user = visible_users(request, self.admin_site, {str(row.user_id)}).get(str(row.user_id))
         url = pages.admin_url(user, self.admin_site, "history") if user is not None else ""
         return HttpResponseRedirect(url or pages.admin_url(row, self.admin_site))
 

@@ -76,7 +76,7 @@ def test_a_user_ends_another_own_session_and_its_device_is_told(alice, here, the
     assert count(alice) == 1
     reason, text = told_to(there)
     assert reason == "kicked"
-    assert "another device" in text
+    assert "from another one" in text
     assert status(here, "delete", f"{OWN}/{sid_of(there)}") == 404
 
 

@@ -109,7 +109,8 @@ def test_a_sites_own_rules_hold_as_on_the_pages(root, rows, settings, rules) -> 
     assert (shown, len(json.loads(exported)["sign_ins"])) == ([False, True, False], 1)
 
 
-def test_who_may_not_see_users_finds_none_by_name(rows) -> None:
+def test_who_may_not_see_users_finds_them_by_user_name_only(rows) -> None:
     client = staff(Client(), "view_signin")
     assert len(found(client)) == 3
-    assert found(client, q="bob") == []
+    assert len(found(client, q="bob")) == 1
+    assert found(client, q="example.com") == []
