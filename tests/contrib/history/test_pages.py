@@ -166,9 +166,7 @@ def test_who_ended_it_has_no_name_for_those_from_whom_a_rule_hides_the_user(ends
     client, key = staff(Client(), *permissions), ends["admin"].pk
     query = {"ended_by": str(key), "user": str(ends["alice"].pk)}
     assert "Ended by admin (staff)" in Page(client.get(LIST, query)).text
-    assert names(client, q="admin") == []
-    row(ends["admin"])
-    assert names(client, q="admin") == ["admin"]
+    assert names(client, q="adm") == ["admin"]
     monkeypatch.setitem(admin.site._registry, User, NotAdmin(User, admin.site))
     text = Page(client.get(LIST, query)).text
     assert f"Ended by user {key} (staff)" in text
