@@ -105,6 +105,7 @@ def main() -> None:
             # The settings, which are imported below, read this.
             os.environ["REDIS_URL"] = redis_url
             os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
+            os.environ.setdefault("PLACES", "testproject.people.places")
             os.environ["DEMO_URL"] = url = f"http://{HOST}:{server.server_port}"
             shoppers, guests = _fill_shop()
             started.enter_context(_state_file(server.server_port, redis_url))

@@ -56,6 +56,24 @@ MORE_BROWSERS = [
     ("Kavya Sharma", "192.0.2.66", FIREFOX_WINDOWS),
 ]
 
+PLACES = {
+    "192.0.2.17": "Ljubljana, Slovenia",
+    "192.0.2.66": "Pune, India",
+    "192.0.2.140": "Izmir, Türkiye",
+    "198.51.100.23": "Lagos, Nigeria",
+    "198.51.100.71": "Lyon, France",
+    "198.51.100.198": "Grenoble, France",
+    "203.0.113.8": "Gothenburg, Sweden",
+    "203.0.113.9": "Ankara, Türkiye",
+    "203.0.113.55": "Nairobi, Kenya",
+    "203.0.113.130": "Mumbai, India",
+    "203.0.113.201": "Osaka, Japan",
+    "2001:db8:7:31::9": "Porto, Portugal",
+    "2001:db8:12::a4": "Bologna, Italy",
+    "2001:db8:90::1f": "Hamburg, Germany",
+}
+"""Where the shoppers are. No database has a place for these addresses, so the demo makes them up."""
+
 GUESTS = 7
 
 
@@ -89,6 +107,11 @@ def create_staff() -> None:
     sam = account("sam", "support", is_staff=True)
     call_command("supportgroup", verbosity=0)
     sam.groups.set(Group.objects.filter(name="Support"))
+
+
+def places(addresses: Sequence[str]) -> dict[str, str]:
+    """Return where ``addresses`` are: the function of the setting ``PLACES`` in the demo."""
+    return {address: PLACES[address] for address in addresses if address in PLACES}
 
 
 def usernames() -> list[str]:

@@ -135,6 +135,8 @@ REDSESS: dict[str, Any] = {
     "SESSION_LIMIT_POLICY": os.environ.get("LIMIT_POLICY") or "end_oldest",
     "VIEWED_VIEWS": {"shop:product": "slug"},
     "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug",
+    # The demo's own.
+    "PLACES": os.environ.get("PLACES"),
 }
 
 # In the demo, mails are written to files.
