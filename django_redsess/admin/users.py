@@ -198,7 +198,7 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_so
     if last.ended_at:
         name = names_of_enders(request, site, of_user.sign_ins[:1])[last.by]
         how = filled(sign_in_source.how_ended(last), name=name)
-        parts.append(filled(gettext("How it ended: %(how)s, %(time)s."), how=how, time=end_html(last)))
+        parts.append(filled(gettext("How it ended: %(how)s (%(time)s)."), how=how, time=end_html(last)))
     parts.append(link(of_user.url, gettext("All sign-ins of this user")))
     return format_html_join(" ", "{}", ((part,) for part in parts))
 
