@@ -239,7 +239,7 @@ def test_pages_that_ask_for_the_password(
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/not-me/$"))
     fit("not-me")
-    expect(page.locator("a[href='/password-change/']")).to_be_visible()
+    expect(page.locator("main a[href='/account/password/']")).to_be_visible()
 
 
 def test_text_of_pages_that_stand_alone_has_contrast(visitor: Visitor, settings: Any) -> None:
