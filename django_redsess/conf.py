@@ -408,7 +408,7 @@ class Conf:
         None,
         Rule(
             lambda value: value is None or is_path(value),
-            "None, or the dotted path of a function, such as 'shop.people.time_zone_of'",
+            "None, or the dotted path of a function, such as 'shop.zones.time_zone_of'",
         ),
         """
         The dotted path of a function that takes a user and returns the user's time zone: its name, a tzinfo, or None.

@@ -79,18 +79,12 @@ class QuestionAdmin(RulesAdmin):
     def ask_to_deactivate(self, request: HttpRequest, user: AbstractBaseUser, data: Mapping[str, Any]) -> HttpResponse:
         """Ask a second time, about the account of ``user`` only. ``data`` are those of the first question's form."""
         page, user_id = pages.return_page_of(request), online.user_id_of(user)
+        words = {"message": data["message"], "note": data["note"]}
         context = {
             "to_deactivate": pages.name_html(str(user)),
             "number": OnlineSession.online.of_users([user_id]).count(),
-            "message": data["message"],
-            "note": data["note"],
-            "repeated": {
-                **page.parameters,
-                "message": data["message"],
-                "note": data["note"],
-                "deactivate": user_id,
-                "is_confirmed": "on",
-            },
+            **words,
+            "repeated": {**page.parameters, **words, "deactivate": user_id, "is_confirmed": "on"},
             "back": page.url(self.admin_site),
         }
         return self.page(request, self.deactivate_template, gettext("Deactivate the account"), context)

@@ -39,7 +39,6 @@ from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
-from django_redsess.online.device_icons import device_icon
 from django_redsess.online.labels import when
 from django_redsess.online.listing import SessionFilter
 from django_redsess.online.samples import Present
@@ -281,9 +280,8 @@ class OnlineSessionAdmin(SessionPageAdmin):
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
         """Name the browser and its system, with a picture of the device, and the whole user agent on hover."""
-        name = labels.stored(labels.browser_name(session.user_agent))
-        icon = device_icon(session.user_agent)
-        return format_html('{}<span title="{}">{}</span>', icon, session.user_agent, name)
+        name = pages.client_html(session.user_agent) or labels.stored("")
+        return format_html('<span title="{}">{}</span>', session.user_agent, name)
 
     @admin.display(description=gettext_lazy("signed in"), ordering="created_at")
     def signed_in(self, session: OnlineSession) -> str:

@@ -87,12 +87,16 @@ def hidden_users(
     if of_users is None:
         return set()
     shown = user_ids
-    if type(of_users).get_queryset is not admin.ModelAdmin.get_queryset:
+    if _leaves_out_users(of_users):
         shown = set(users_by_id(user_ids, among=of_users.get_queryset(request)))
     if of_users.has_view_or_change_permission(request):
         may_see = of_users.has_view_or_change_permission
         shown = {each for each in shown if each not in users or may_see(request, users[each])}
     return user_ids - shown
+
+
+def _leaves_out_users(of_users: admin.ModelAdmin[Any]) -> bool:
+    return type(of_users).get_queryset is not admin.ModelAdmin.get_queryset
 
 
 def named_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
@@ -114,9 +118,9 @@ def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[An
     Who may not see users finds them by user name only: not those whom a ``get_queryset()`` of that admin leaves out.
     """
     of_users, registered = users_admin(request, site), site._registry.get(get_user_model())
-    has_rule = registered is not None and type(registered).get_queryset is not admin.ModelAdmin.get_queryset
-    every = get_user_model()._base_manager
-    users: QuerySet[Any] = registered.get_queryset(request) if registered and (of_users or has_rule) else every.all()
+    users: QuerySet[Any] = get_user_model()._base_manager.all()
+    if registered is not None and (of_users is not None or _leaves_out_users(registered)):
+        users = registered.get_queryset(request)
     if of_users is not None and of_users.get_search_fields(request):
         users, _ = of_users.get_search_results(request, users, term)
     else:
@@ -310,6 +314,13 @@ def _end_all(request: HttpRequest, user_id: str, message: str, note: str) -> All
 _FIELDS = ("online_sessions", "last_sign_ins")
 
 
+def _put_around(response: TemplateResponse, template: str, context: dict[str, Any]) -> None:
+    """Let ``template`` extend that of ``response``, which may be one of the site's own or of its theme."""
+    page = response.resolve_template(response.template_name)
+    response.context_data = {**(response.context_data or {}), **context, "redsess_page": page}
+    response.template_name = template
+
+
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """
     For the admin of your user model: show the user's sessions on the user's page, and add an action that ends them.
@@ -356,23 +367,16 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         block = getattr(context.get("original"), "redsess_block", None)
         if block and block.fields and isinstance(response, TemplateResponse):
             # HTML has no form in a form: the one that lifts the block stands behind that of the page.
-            response.context_data = {
-                **(response.context_data or {}),
-                "redsess_page": response.resolve_template(response.template_name),
-                "block_of_user": block,
-            }
-            response.template_name = "admin/django_redsess/user_page.html"
+            _put_around(response, "admin/django_redsess/user_page.html", {"block_of_user": block})
         return response
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Show the history as ever, below links to what it does not have: the user's sign-ins, and online sessions."""
         response = super().history_view(request, object_id, extra_context)
         user = (getattr(response, "context_data", None) or {}).get("object")
-        if user is not None and (links := self._links_of_history(request, online.user_id_of(user))):
-            # The site, or its theme, may have a template of its own.
-            of_history = response.resolve_template(response.template_name)  # type: ignore[attr-defined]
-            response.context_data |= {"redsess_links": links, "redsess_history": of_history}  # type: ignore[attr-defined]
-            response.template_name = "admin/django_redsess/user_history.html"  # type: ignore[attr-defined]
+        links = [] if user is None else self._links_of_history(request, online.user_id_of(user))
+        if links and isinstance(response, TemplateResponse):
+            _put_around(response, "admin/django_redsess/user_history.html", {"redsess_links": links})
         return response
 
     def _links_of_history(self, request: HttpRequest, user_id: str) -> list[SafeString]:
