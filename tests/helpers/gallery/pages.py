@@ -95,7 +95,7 @@ SITES = {
     "unfold": Site("unfold", {"admin": LIGHT_AND_DARK}),
     "jazzmin": Site("jazzmin", {"admin": LIGHT_AND_DARK}),
 }
-"""Where pages are seen. The shop's own words are English. ``plain`` is self-service without the frame of the shop."""
+"""Where pages are seen. The shop is seen in English. ``plain`` is self-service without its frame, in all looks."""
 
 
 class Task(NamedTuple):
