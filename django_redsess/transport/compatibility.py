@@ -138,7 +138,8 @@ def _fault(space: Keyspace, there: StoredMeta) -> Mismatch | None:
         return Mismatch(
             "partitions",
             f"{sessions} are spread over {there.partitions} partitions, and this site would look for {count}.",
-            f"Set REDSESS['PARTITIONS'] back to {there.partitions}; {anew}",
+            f"Set REDSESS['PARTITIONS'] back to {there.partitions}; or have the sessions move to another "
+            f"REDSESS['PREFIX'] with {count}, by SESSION_ENGINE = 'django_redsess.contrib.moving.growing'; {anew}",
         )
     if not there.knows_key:
         return Mismatch(

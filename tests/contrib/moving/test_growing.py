@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
 from django_redsess import online
@@ -19,7 +20,19 @@ from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store
 from tests.contrib.moving.test_interleavings import Work
 from tests.helpers.serving import serving
 from tests.helpers.site import MIDDLEWARE
-from tests.helpers.store import REFUSE, Limit, Store, blocks, drive, faults, keyspace, sid_of, using
+from tests.helpers.store import (
+    REFUSE,
+    Limit,
+    Store,
+    blocks,
+    compatibility,
+    drive,
+    dump,
+    faults,
+    keyspace,
+    sid_of,
+    using,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "moving", "left_alone", "grows")]
 
@@ -194,3 +207,24 @@ def test_requests_of_one_session_pass_one_at_a_time_in_each_step(
             assert sorted(answer.text for answer in answers) == list("0123456789")
             assert session_of(key)["number"] == 10
     assert [name for name in redis.keys() if b":lock:" in name] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"), [("format", "4", "are in format 4"), ("partitions", "64", "over 64 partitions")]
+)
+def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redis, field, value, words) -> None:
+    key = in_own_store("7")
+    with using(the_store_before()):
+        redis.hset(keyspace().agreement.meta, field, value)
+        for partition in keyspace().partitions:
+            redis.hset(partition.meta, field, value)
+    before = dump(redis)
+    for work in (lambda: session_of(key).load(), lambda: call_command("movesessions"), online.end_all):
+        with step(2):
+            compatibility.forget()
+            # The store before is asked first: nothing is begun in the next one.
+            with using(the_store_before()):
+                compatibility.forget()
+            with pytest.raises((CommandError, ImproperlyConfigured), match=words):
+                work()
+    assert {name: text for name, text in dump(redis).items() if name in before} == before
