@@ -24,8 +24,9 @@ _locales = [path.name for path in Path(__file__).parents[1].glob("django_redsess
 _names = sorted(LANG_INFO[to_language(name)]["name"] for name in _locales)
 rst_epilog = f".. |languages| replace:: {', '.join(_names)}"
 
-extensions = ["sphinx.ext.autodoc", "docs._ext.directives"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosectionlabel", "docs._ext.directives"]
 autodoc_member_order = "bysource"
+autosectionlabel_prefix_document = True
 python_maximum_signature_line_length = 88
 # No page is fetched from the network, so names of other packages have no target. Ours must have one.
 nitpicky = True
@@ -34,6 +35,8 @@ nitpick_ignore_regex = [("py:.*", r"(?!django_redsess\b).*|.*\.View|.*\.ClientFi
 
 html_theme = "furo"
 html_title = "django-redsess"
+html_static_path = ["_static"]
+html_css_files = ["pictures.css"]
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0c4b33", "color-brand-content": "#0a6847"},
     "dark_css_variables": {"color-brand-primary": "#9fdcc0", "color-brand-content": "#7fd1ac"},

@@ -1,18 +1,20 @@
 """
 Make the pictures of the documentation: ``make screenshots``, or ``python -m tests.helpers.screenshots [FOLDER]``.
 
-They are taken in a demo of their own with Chromium. The times in them are those of the day on which they are made.
+They are taken in a demo of their own with Chromium. The times in them are those of the day on which they are made. What
+a picture says to press has a ring, which is drawn; the rest is the page as it is.
 """
 
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from PIL import Image, ImageChops
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 if __name__ == "__main__":
     import django
@@ -21,15 +23,26 @@ if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
     django.setup()
 
-from testproject.people import PASSWORD
-from tests.helpers.browsing import CHROMIUM, FLAGS, LIST, NO_BROWSER, sign_in, visiting
-from tests.helpers.demo import running
+from testproject.people import CHROME_MAC, PASSWORD
+from tests.helpers.browsing import CHROMIUM, FLAGS, LIST, NO_BROWSER, sign_in
+from tests.helpers.demo import Demo, running
+from tests.helpers.errands import ERRANDS, OFFICE, OpenBrowser, Step
+from tests.helpers.gallery.visits import PASSWORDS
 from tests.helpers.items import LIST as MOST_VIEWED
+from tests.project.docs.pages import DOCS, steps_of
 
-DOCS = Path(__file__).parents[2] / "docs"
+SETTINGS = "pictures"
+
+WIDTH, HEIGHT = 1040, 700
+"""Of a window. A page of the documentation is two thirds as wide: letters can still be read."""
+
+HIGHER = 860
+"""Of the window of a picture of its own: a list shows more rows."""
 
 COLORS = 128
 """Pages have few colours. A picture of so many takes a third of the bytes."""
+
+RING = "outline: 3px solid #d6006c; outline-offset: 3px"
 
 
 def show_session(page: Page) -> None:
@@ -37,50 +50,108 @@ def show_session(page: Page) -> None:
     page.goto(page.locator(f'#result_list a[href*="{LIST}"][href*="/change/"]').first.get_attribute("href") or "")
 
 
-def ask_before_the_end(page: Page) -> None:
-    page.goto(f"{LIST}?q=kavya")
-    page.locator("#result_list tbody input[type=checkbox]").first.check()
-    page.locator("select[name=action]").select_option("end_selected")
-    page.locator(".actions button[type=submit]").click()
-
-
-PICTURES: dict[str, tuple[str, str, Callable[[Page], object]]] = {
-    "online-sessions": ("admin", "admin", lambda page: page.goto(LIST)),
-    "session": ("admin", "admin", show_session),
-    "end-session": ("admin", "admin", ask_before_the_end),
-    "most-viewed": ("admin", "admin", lambda page: page.goto(MOST_VIEWED)),
-    "your-sessions": ("elif", PASSWORD, lambda page: page.goto("/account/sessions/")),
+PICTURES: dict[str, Callable[[Page], object]] = {
+    "online-sessions": lambda page: page.goto(LIST),
+    "session": show_session,
+    "most-viewed": lambda page: page.goto(MOST_VIEWED),
 }
-"""Each picture, with who is signed in, and what they do to see it."""
+"""Each picture of its own, with what an administrator does to see it."""
 
 WHOLE = ("session",)
-"""Pictures of the whole page. The others show what is seen without scrolling."""
+"""Pictures of the whole page. The others show what is seen in a window."""
+
+
+@contextmanager
+def browsers(browser: Browser, demo: Demo) -> Iterator[OpenBrowser]:
+    """Give what opens browsers, and sign out in all of them at the end: no list has sessions of pictures before."""
+    opened: list[Page] = []
+
+    def open_browser(who: str = "", *, address: str = OFFICE, user_agent: str = CHROME_MAC) -> Page:
+        context = browser.new_context(
+            base_url=demo.url,
+            viewport={"width": WIDTH, "height": HEIGHT},
+            reduced_motion="reduce",
+            user_agent=user_agent,
+            extra_http_headers={"X-Forwarded-For": address},
+        )
+        # The admin's list of models takes a quarter of the width.
+        context.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
+        context.set_default_timeout(10_000)
+        page = context.new_page()
+        opened.append(page)
+        if who:
+            sign_in(page, who, PASSWORDS.get(who, PASSWORD))
+        return page
+
+    yield open_browser
+    for page in opened:
+        page.goto("/")
+        if (button := page.get_by_role("button", name="Sign out")).count():
+            button.click()
+        page.context.close()
+
+
+def without_empty_rows(picture: Image.Image) -> Image.Image:
+    """Cut off the rows at the end that are all like the last one, but for a margin."""
+    last = picture.crop((0, picture.height - 1, WIDTH, picture.height)).resize(picture.size)
+    box = ImageChops.difference(picture, last).getbbox()
+    return picture.crop((0, 0, WIDTH, min(picture.height, box[3] + 24))) if box else picture
+
+
+def save(page: Page, path: Path, *, press: Locator | None = None, height: int = HEIGHT, whole: bool = False) -> None:
+    """Save a picture of the page: what is seen of it and is not empty, down to what is pressed, or the whole."""
+    if press:
+        press.evaluate(f"element => element.style.cssText += ';{RING}'")
+        box = press.bounding_box() or {"y": 0, "height": 0}
+        height = max(height, int(box["y"] + box["height"] + 40))
+    taken = Image.open(io.BytesIO(page.screenshot(full_page=True, animations="disabled"))).convert("RGB")
+    if not whole:
+        taken = without_empty_rows(taken.crop((0, 0, WIDTH, min(height, taken.height))))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    taken.quantize(COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def name_of(element: Locator) -> str:
+    """Return what is written on a link or a button."""
+    return " ".join((element.inner_text() or element.get_attribute("value") or "").split())
+
+
+def run_errand(name: str, open_browser: OpenBrowser, folder: Path) -> None:
+    """Do an errand, with a picture of each step. What a step presses must be what the documentation says."""
+    steps: Iterator[Step] = ERRANDS[name](open_browser)
+    for number, (step, told) in enumerate(zip(steps, steps_of(name), strict=True), 1):
+        if step.press and f"*{name_of(step.press)}*" not in told.text:
+            sys.exit(f"Error: step {number} of {name} presses {name_of(step.press)!r}. Its text says: {told.text}")
+        save(step.page, folder / "errands" / f"{name}-{number}.png", press=step.press)
+        if step.press:
+            with step.page.expect_navigation():
+                step.press.click()
+
+
+def take_all(browser: Browser, demo: Demo, folder: Path) -> None:
+    """Make all pictures in ``folder``: each as ``<name>.png``, and those of errands in a folder of their own."""
+    for name, show in PICTURES.items():
+        with browsers(browser, demo) as open_browser:
+            page = open_browser("admin")
+            show(page)
+            save(page, folder / f"{name}.png", height=HIGHER, whole=name in WHOLE)
+    for name in ERRANDS:
+        with browsers(browser, demo) as open_browser:
+            run_errand(name, open_browser, folder)
 
 
 def make(folder: Path = DOCS) -> None:
-    """Make all pictures in ``folder``, each as ``<name>.png``."""
+    """Make all pictures in ``folder``, with a browser and a demo of their own."""
     if CHROMIUM is None:
         sys.exit(f"Error: {NO_BROWSER}")
     with (
         TemporaryDirectory() as directory,
-        running(Path(directory)) as demo,
+        running(Path(directory), DJANGO_SETTINGS_MODULE=f"tests.helpers.site.settings.{SETTINGS}") as demo,
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as browser,
     ):
-        for name, (username, password, show) in PICTURES.items():
-            # A browser for each, which signs out: so the list has no sessions of the browsers before.
-            with visiting(browser, demo.url) as open_page:
-                page = open_page()
-                sign_in(page, username, password)
-                show(page)
-                picture = page.screenshot(full_page=name in WHOLE, animations="disabled")
-                page.goto("/")
-                page.get_by_role("button", name="Sign out").click()
-            file = folder / f"{name}.png"
-            Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(
-                file, optimize=True
-            )
-            print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
+        take_all(browser, demo, folder)
 
 
 if __name__ == "__main__":

@@ -63,3 +63,29 @@ def is_test(name: str) -> bool:
     path, _, function = name.partition("::")
     file = ROOT / path
     return file.is_file() and re.search(rf"^(?:async )?def {function}\(", file.read_text(), re.MULTILINE) is not None
+
+
+STEP = re.compile(
+    r"^#\. (?P<text>.+\n(?:   .+\n)*)\n"
+    r"   \.\. image:: \.\./errands/(?P<name>[\w-]+)-(?P<number>\d+)\.png\n"
+    r"(?P<options>(?:      .+\n)+)",
+    re.MULTILINE,
+)
+
+
+class StepText(NamedTuple):
+    """What a page says about a step of an errand, and about its picture."""
+
+    number: int
+    text: str
+    alt: str
+
+
+def steps_of(errand: str) -> list[StepText]:
+    """Return the steps of an errand, as the documentation has them."""
+    return [
+        StepText(int(step["number"]), " ".join(step["text"].split()), step["options"].partition(":alt:")[2].strip())
+        for page in pages()
+        for step in STEP.finditer(page.read_text(encoding="utf-8"))
+        if step["name"] == errand
+    ]

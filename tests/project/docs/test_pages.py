@@ -19,8 +19,8 @@ import django_redsess
 from django_redsess import online, viewed
 from django_redsess.conf import Conf
 from django_redsess.signals import Reason
-from tests.helpers import screenshots
-from tests.project.docs.pages import DOCS, ROOT, Block, blocks, pages
+from tests.helpers import errands, screenshots
+from tests.project.docs.pages import DOCS, ROOT, Block, blocks, pages, steps_of
 
 pytestmark = pytest.mark.unit
 
@@ -119,8 +119,34 @@ def test_files_that_are_linked_to_exist(name: str) -> None:
 
 
 def test_each_picture_is_one_that_make_screenshots_makes() -> None:
-    shown = {Path(name).stem for name in found(r"^ *\.\. (?:image|figure):: (\S+\.png)")}
-    assert shown == set(screenshots.PICTURES) == {path.stem for path in screenshots.DOCS.glob("*.png")}
+    shown = {name.removeprefix("../") for name in found(r"^ *\.\. (?:image|figure):: (?:docs/)?(\S+\.png)")}
+    steps = [f"errands/{name}-{step.number}" for name in errands.ERRANDS for step in steps_of(name)]
+    assert shown == {f"{name}.png" for name in [*screenshots.PICTURES, *steps]}
+    assert shown == {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.png")}
+
+
+def test_each_picture_has_a_text_for_those_who_do_not_see_it_and_is_small() -> None:
+    pictures = [
+        (page, picture)
+        for page in pages()
+        for picture in re.findall(r"^ *\.\. image:: .*\n((?: +.+\n)+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert len(pictures) > 10
+    assert [page for page, options in pictures if len(options.partition(":alt: ")[2]) < 30] == []
+    sizes = {path.name: path.stat().st_size for path in DOCS.rglob("*.png")}
+    assert max(sizes.values()) <= 120_000
+    assert sum(sizes.values()) <= 2_500_000
+
+
+@pytest.mark.parametrize("name", errands.ERRANDS)
+def test_an_errand_has_three_to_five_steps_in_order_and_says_which_have_a_ring(name: str) -> None:
+    steps = steps_of(name)
+    assert 3 <= len(steps) <= 5
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    # What is pressed is in the text. When the picture is made, it is compared with what is written on the button.
+    ringed = [step for step in steps if "A ring marks" in step.alt]
+    assert ringed[0] == steps[0]
+    assert [step for step in ringed if not re.search(r"(?<!\*)\*\w[^*]*\*(?!\*)", step.text)] == []
 
 
 @pytest.mark.slow
