@@ -58,6 +58,9 @@ screenshots: .venv/installed-test  ## Make the pictures in docs/ from the demo, 
 gallery: .venv/installed-test  ## Make pictures of every page in .venv/gallery, to look at them, with Chromium (ARGS="own mail": of some)
 	@$(BIN)/python -m tests.helpers.gallery .venv/gallery $(ARGS)
 
+public-names: .venv/installed-test  ## Write docs/reference/public-names.txt anew, and show which public names have changed
+	@$(BIN)/python -m tests.helpers.public_names $(ARGS)
+
 format: .venv/installed-dev  ## Format the code
 	$(BIN)/ruff format .
 
@@ -78,4 +81,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots gallery format dist clean
+.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots gallery public-names format dist clean

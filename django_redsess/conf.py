@@ -104,14 +104,26 @@ def _is_partitions(value: object) -> bool:
     return is_integer(value) and isinstance(value, int) and value <= 1024 and value.bit_count() == 1
 
 
+STORE_KEYS: Mapping[str, Callable[[object], bool]] = {
+    "SESSION_CACHE_ALIAS": _is_text,
+    "PREFIX": _is_prefix,
+    "PARTITIONS": _is_partitions,
+}
+"""The keys of a dict that describes another store of this engine, each with what tests its value."""
+
+ENGINE_KEYS = {"SESSION_ENGINE", "SESSION_CACHE_ALIAS"}
+"""The keys of a dict that describes another engine."""
+
+
 def _is_store(value: object) -> bool:
-    rules = {"SESSION_CACHE_ALIAS": _is_text, "PREFIX": _is_prefix, "PARTITIONS": _is_partitions}
-    return isinstance(value, Mapping) and all(name in rules and rules[name](each) for name, each in value.items())
+    return isinstance(value, Mapping) and all(
+        name in STORE_KEYS and STORE_KEYS[name](each) for name, each in value.items()
+    )
 
 
 def _is_source(value: object) -> bool:
     if isinstance(value, Mapping) and "SESSION_ENGINE" in value:
-        return {"SESSION_ENGINE", "SESSION_CACHE_ALIAS"}.issuperset(value)
+        return ENGINE_KEYS.issuperset(value)
     return value is None or is_path(value) or _is_store(value)
 
 

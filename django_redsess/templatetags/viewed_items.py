@@ -23,6 +23,8 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.store import session_of
 from django_redsess.viewed import ViewCount, ViewedItem
 
+__all__ = ["most_viewed", "recently_viewed"]
+
 Viewed = TypeVar("Viewed", ViewedItem, ViewCount)
 
 register = template.Library()

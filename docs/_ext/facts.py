@@ -42,10 +42,8 @@ class Command(NamedTuple):
 
 
 def command(name: str) -> Command:
-    """Describe a command, by its own parser. The options that all commands of Django have are left out."""
-    parser = load_command_class(APPS.get(name, "django_redsess"), name).create_parser("manage.py", name)
-    # There is no public name for what a parser has.
-    actions = [action for action in parser._actions if action.dest not in _of_all_commands()]
+    """Describe a command, by its own parser."""
+    parser, actions = _parser(name), actions_of(name)
     words = [_in_usage(action) for action in actions]
     help_text, epilog = parser.description or "", parser.epilog or ""
     return Command(
@@ -54,6 +52,16 @@ def command(name: str) -> Command:
         [Option(_names(action), (action.help or "") % {"default": action.default}) for action in actions],
         [example.strip() for example in epilog.splitlines()[1:]],
     )
+
+
+def actions_of(name: str) -> list[argparse.Action]:
+    """Return the arguments and options of a command. Those that all commands of Django have are left out."""
+    # There is no public name for what a parser has.
+    return [action for action in _parser(name)._actions if action.dest not in _of_all_commands()]
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    return load_command_class(APPS.get(name, "django_redsess"), name).create_parser("manage.py", name)
 
 
 def _of_all_commands() -> set[str]:

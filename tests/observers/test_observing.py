@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import logging
-import re
 import socket
 import sys
 import threading
@@ -24,8 +23,9 @@ from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailab
 from django_redsess.observers import Server
 from tests.helpers import checks, every_operation
 from tests.helpers.outages import TIMEOUT, caches, frozen, full, lines_of
+from tests.helpers.public_names import source
 from tests.helpers.running import ROOT
-from tests.helpers.store import attempts, keyspace, scripts
+from tests.helpers.store import attempts, keyspace
 
 HERE = f"{__name__}.{{}}"
 
@@ -378,11 +378,7 @@ def test_no_observer_learns_who_it_was(redis, notes) -> None:
 
 @pytest.mark.unit
 def test_the_reference_names_all_operations_and_events() -> None:
-    sources = [path.read_text() for path in (ROOT / "django_redsess").rglob("*.py")]
-    plain = {name for text in sources for name in re.findall(r'(?:Commands|ask_each)\([^"]*?"([\w-]+)"', text)}
-    told = {name for text in sources for name in re.findall(r'(?:observers\.event|tell)\(\s*"(\w+)"', text)}
-    assert {"page", "read", "blocks"} <= plain
-    assert {"outage_begun", "check", "wait"} <= told
+    told = source.operations() | {*source.events()}
+    assert {"page", "read", "blocks", "outage_begun", "check", "wait"} <= told
     reference = (ROOT / "docs" / "reference" / "observers.rst").read_text()
-    operations = {script.task for script in scripts.every()} | {"sign_in", "time"} | plain
-    assert [name for name in sorted(operations | told) if f"``{name}``" not in reference] == []
+    assert [name for name in sorted(told) if f"``{name}``" not in reference] == []

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import django_redsess
+from tests.helpers.public_names import source
 
 pytestmark = pytest.mark.unit
 
@@ -66,7 +67,7 @@ class Names(NamedTuple):
 @cache
 def package() -> Names:
     """Read the package: once, and by the process alone that runs a test of this file."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES if path.suffix == ".py"}
+    trees = source.trees()
     names = Names(trees, {}, defaultdict(set), set())
     for path, tree in trees.items():
         name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")

@@ -90,8 +90,7 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
             # By the row, Django would look for the user in the database of the row.
             user = _users([row.user_id]).first()
             if found is not None and user is not None:
-                facts = {"request": request, "user": user, "sign_in": found}
-                new_device.send_robust(SignIn, **facts, is_new_network=is_new_network)
+                new_device.send_robust(SignIn, request=request, user=user, sign_in=found, is_new_network=is_new_network)
 
     write(work, rows=len(rows) + len(closed), using=using, then=tell)
 

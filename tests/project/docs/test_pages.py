@@ -20,6 +20,7 @@ from django_redsess import online, viewed
 from django_redsess.conf import Conf
 from django_redsess.signals import Reason
 from tests.helpers import errands, screenshots
+from tests.helpers.public_names import source
 from tests.project.docs.pages import DOCS, ROOT, Block, blocks, pages, steps_of
 
 pytestmark = pytest.mark.unit
@@ -34,8 +35,6 @@ PARSERS = {
 }
 
 NO_CODE = {"locale", "lua", "migrations", "static", "templates"}
-
-LOGS = {f"logger.{level}" for level in ("debug", "info", "warning", "error", "exception", "critical")}
 
 
 def found(pattern: str) -> set[str]:
@@ -194,21 +193,11 @@ def test_the_glossary_has_each_reason() -> None:
     assert re.findall(r"^ {6}``(\w+)``$", reasons, re.MULTILINE) == [reason.value for reason in Reason]
 
 
-def logged() -> Iterator[str]:
-    """Yield what the package hands to its loggers: texts with placeholders."""
-    for path in PACKAGE.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        names = {ast.unparse(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
-        for node in nodes:
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in LOGS:
-                yield str(ast.literal_eval(names.get(ast.unparse(node.args[0]), node.args[0])))
-
-
 def test_every_line_that_is_logged_is_on_the_page_for_troubles() -> None:
     page = (DOCS / "howto" / "troubleshooting.rst").read_text()
     # What a reader searches for, with … for what differs.
     titles = [" ".join(title.split()).split("…") for title in re.findall(r"^``([^`]+)``$", page, re.MULTILINE)]
     patterns = [".*".join(map(re.escape, title)) for title in titles]
-    written = {re.sub(r"%(\.\d)?[a-z]", "", text) for text in logged()}
+    written = {re.sub(r"%(\.\d)?[a-z]", "", text) for _, _, text in source.logged()}
     assert len(written) > 15
     assert sorted(text for text in written if not any(re.fullmatch(each, text) for each in patterns)) == []

@@ -1,34 +1,27 @@
 """The pages of the reference say what the code says. What they take from the code themselves is not compared here."""
 
+import ast
 import re
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
-from django.apps import apps
 
 import django_redsess
-from django_redsess.accounts import urls
 from django_redsess.conf import PROFILES, SETTINGS, conf
 from docs._ext import facts
+from tests.helpers.public_names import names_file, python, site, source
 from tests.project.docs.pages import DOCS
 
 pytestmark = pytest.mark.unit
 
 PACKAGE = Path(django_redsess.__file__).parent
 
-PUBLIC_MODULES = [
-    *("accounts", "accounts.forms", "admin", "backend", "cluster", "exceptions", "middleware", "models", "online"),
-    *("permissions", "signals", "testing", "viewed"),
-    *(f"contrib.{name}" for name in ("geoip2", "prometheus.views", "readiness", "sockets")),
-]
-
 
 def page(name: str) -> str:
-    *packages, last = name.split(".")
-    name = packages[-1] if last == "views" else last
     return (DOCS / "reference" / f"{name}.rst").read_text(encoding="utf-8")
 
 
@@ -39,15 +32,37 @@ def directives(text: str, name: str) -> dict[str, str]:
     return {argument: dedent(content) for argument, content in found}
 
 
-@pytest.mark.parametrize("public", PUBLIC_MODULES)
-def test_a_page_has_what_its_module_has_in_all(public: str) -> None:
-    module = import_module(f"django_redsess.{public}")
-    kinds = "auto(?:function|class|exception|data|decorator)"
-    named = re.findall(rf"^\.\. {kinds}:: (?:django_redsess\.{public}\.(?:\w+\.)?)?(\w+)$", page(public), re.MULTILINE)
-    variants = facts.async_variants(module)
-    # One sentence of the page names the async variants.
-    assert bool(variants) == (f".. async-variants:: django_redsess.{public}\n" in page(public))
-    assert sorted([*named, *(variants[name] for name in named if name in variants)]) == sorted(module.__all__)
+PRIVATE_MODULES = {"django_redsess.checks", "django_redsess.contrib.sockets.ended_sessions"}
+"""Modules whose ``__all__`` is for others of the package."""
+
+
+def test_the_reference_has_what_modules_have_in_all() -> None:
+    documented: dict[str, list[str]] = {name: [] for name in python.modules()}
+    for each in python.documented():
+        if each.is_indexed:
+            documented.setdefault(each.module, []).append(each.name)
+    assert len(documented) > 25
+    in_all = {name: sorted(import_module(name).__all__) for name in documented.keys() | modules_with_all()}
+    # Also the other way round: a module with such a list has a page.
+    assert {name: sorted(found) for name, found in documented.items()} == {
+        name: found for name, found in in_all.items() if name not in PRIVATE_MODULES
+    }
+
+
+def modules_with_all() -> set[str]:
+    return {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path, tree in source.trees().items()
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    }
+
+
+def test_a_page_names_the_async_variants_of_its_modules() -> None:
+    """One sentence of the page names them."""
+    texts = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.rst"))
+    named = re.findall(r"^\.\. async-variants:: (.+)$", texts, re.MULTILINE)
+    assert sorted(named) == sorted(name for name in python.modules() if facts.async_variants(import_module(name)))
 
 
 def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: Any) -> None:
@@ -68,35 +83,30 @@ def test_the_values_of_each_profile_are_listed() -> None:
     assert re.findall(r"^   \.\. profile:: (\w+)$", page("settings"), re.MULTILINE) == list(PROFILES)
 
 
-def found_in(pattern: str, *places: str) -> set[str]:
-    """Return what modules of the package have of a pattern. ``places`` are patterns of paths in the package."""
-    texts = [path.read_text(encoding="utf-8") for place in places for path in PACKAGE.glob(place)]
-    return {name for text in texts for name in re.findall(pattern, text)}
-
-
-def permissions() -> set[str]:
-    labels = ("django_redsess", "redsess_history")
-    models = [model._meta for label in labels for model in apps.get_app_config(label).get_models()]
-    of_django = {f"{action}_{each.model_name}" for each in models for action in each.default_permissions}
-    return of_django | {name for each in models for name, _ in each.permissions}
+def names(kind: str, after: str = "") -> set[str]:
+    """Return the last parts of public names of a kind, of those that begin with ``after``."""
+    found = [name for name in names_file.collected_of(kind) if name.startswith(after)]
+    return {re.split("[.:]", name.split()[0])[-1] for name in found}
 
 
 TEMPLATES = PACKAGE / "templates"
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern", "names"),
+    ("name", "pattern", "collect"),
     [
-        ("checks", r"^\.\. check:: (\w+)$", found_in(r'"([EIW]\d{3})"', "checks/*.py", "contrib/*/checks.py")),
-        ("commands", r"^\.\. command:: (\w+)$", {path.stem for path in PACKAGE.rglob("commands/[a-z]*.py")}),
-        ("permissions", r"^``(\w+)``  ", permissions()),
+        ("checks", r"^\.\. check:: (\w+)$", lambda: names("System checks")),
+        ("commands", r"^\.\. command:: (\w+)$", lambda: {*site.command_names()}),
+        ("permissions", r"^``(\w+)``  ", lambda: names("Permissions")),
         (
             "templates",
             r"^(?:- )?``([\w/]+\.html)``$",
-            {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.html")},
+            lambda: {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.html")},
         ),
-        ("urls", r"^``(\w+)``  ", {each.name for each in urls.urlpatterns}),
+        ("urls", r"^``(\w+)``  ", lambda: names("URLs", "django_redsess:")),
     ],
 )
-def test_a_page_has_all_names_of_the_code_and_no_others(name: str, pattern: str, names: set[str]) -> None:
-    assert set(re.findall(pattern, page(name), re.MULTILINE)) == names
+def test_a_page_has_all_names_of_the_code_and_no_others(
+    name: str, pattern: str, collect: Callable[[], set[str]]
+) -> None:
+    assert set(re.findall(pattern, page(name), re.MULTILINE)) == collect()
