@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -36,10 +37,13 @@ PRIVATE_TEMPLATES = ("admin/", "django_redsess/api.html", "django_redsess/online
 
 
 def settings() -> Iterator[str]:
-    """Return the keys of ``REDSESS`` with their defaults, and the values of each profile."""
+    """Return the keys of ``REDSESS`` with their defaults, the few texts that some take, and what profiles set."""
     for name, setting in conf.SETTINGS.items():
         yield f"{name} = {setting.default!r}"
-        yield from (f"{name}: {key}" for key in DICTS.get(name, ()))
+        yield from (f"{name}: key {key}" for key in DICTS.get(name, ()))
+        if setting.rule.words.startswith("one of "):
+            values = re.findall(r"'(\w+)'", setting.rule.words)
+            yield from (f"{name}: value {value!r}" for value in values if setting.rule.allows(value))
     for profile, values in conf.PROFILES.items():
         yield from (f"PROFILE {profile}: {name} = {value!r}" for name, value in values.items())
 
@@ -67,7 +71,9 @@ def command_names() -> list[str]:
 def _value(action: argparse.Action) -> str:
     if action.nargs == 0:
         return ""
-    one = f"{{{','.join(map(str, action.choices))}}}" if action.choices else "VALUE"
+    # In the help, words that are to be typed are in small letters.
+    shown = action.metavar if isinstance(action.metavar, str) and action.metavar.islower() else "VALUE"
+    one = f"{{{','.join(map(str, action.choices))}}}" if action.choices else shown
     form = {"?": f"[{one}]", "*": f"[{one} ...]", "+": f"{one} ..."}.get(str(action.nargs), one)
     return form + (f" = {action.default!r}" if action.default not in (None, False, "", []) else "")
 
