@@ -25,6 +25,9 @@ DIRECTIVE = re.compile(
 MEMBERS = re.compile(r":members:(.*)")
 
 
+_MISSING = object()
+
+
 class Documented(NamedTuple):
     """A name of a module that a page documents, and the members of a class that it documents."""
 
@@ -100,8 +103,9 @@ def described(name: str, value: Any, members: list[str] | None = None) -> Iterat
         yield f"{name}{_signature(value) if _has_constructor(value) else ''}: class"
     for member in members or ():
         for variant in (member, f"a{member}"):
-            found = inspect.getattr_static(value, variant, None)
-            if variant == member or inspect.iscoroutinefunction(found):
+            found = inspect.getattr_static(value, variant, inspect.get_annotations(value).get(variant, _MISSING))
+            # What a page still has and the class has not is no name any more.
+            if found is not _MISSING and (variant == member or inspect.iscoroutinefunction(found)):
                 yield from _of_member(f"{name}.{variant}", value, found)
 
 
