@@ -93,6 +93,8 @@ QUESTIONS = {
     "million users": "explanation/scale",
     "audit": "explanation/asvs",
     "limitations": "explanation/limitations",
+    "breaking changes": "explanation/versions",
+    "deprecation": "explanation/versions",
     "settings": "reference/settings",
     "commands": "reference/commands",
     "getting started": "tutorial",
