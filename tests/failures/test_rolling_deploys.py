@@ -1,10 +1,17 @@
-"""Rolling deploys: two sites on one store, of which one after the other is drained and started with other settings."""
+"""
+Rolling deploys: two sites on one store, of which one after the other is drained and started with other settings, or as
+another release.
+"""
 
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count, permutations
 from pathlib import Path
@@ -13,6 +20,7 @@ import pytest
 import requests
 from django.core.management import call_command
 
+from tests.helpers.other_release import other_release
 from tests.helpers.running import ROOT, Gunicorn, wait_until
 from tests.helpers.store import keyspace, scripts, stored
 
@@ -70,11 +78,11 @@ class Visitor:
 def start(server, tmp_path: Path) -> Iterator[Callable[..., Gunicorn]]:
     """Return a function that starts a site whose settings end with these lines. All are in one database."""
 
-    def start(lines: str, *options: str, url: str = server.url) -> Gunicorn:
+    def start(lines: str, *options: str, url: str = server.url, cwd: Path = ROOT) -> Gunicorn:
         name = f"release_{next(numbers)}"
         (tmp_path / f"{name}.py").write_text(f"from tests.helpers.site.settings import *\n{lines}\n")
         environment = {"DJANGO_SETTINGS_MODULE": name, "REDIS_URL": url, "PYTHONPATH": str(tmp_path)}
-        return running.enter_context(Gunicorn(tmp_path, *options, **environment))
+        return running.enter_context(Gunicorn(tmp_path, *options, cwd=cwd, **environment))
 
     numbers = count(1)
     settings = {"DJANGO_SETTINGS_MODULE": "tests.helpers.site.settings", "REDSESS_DEMO_DIR": str(tmp_path)}
@@ -151,3 +159,86 @@ def test_a_visitor_goes_on_while_a_site_reloads_its_settings(start, redis, tmp_p
     visitor.visit(site)
     call_command("cleansessions", check=True)
     assert "0 sessions are sealed, and 1 encrypted" in capsys.readouterr().out
+
+
+class Load:
+    """Visitors who go on at whatever sites run, each in a thread of its own, until they are to ``stop()``."""
+
+    def __init__(self, sites: list[Gunicorn], count: int) -> None:
+        self.sites, self._changing, self._stopped = sites, threading.Lock(), threading.Event()
+        self._used = Counter[Gunicorn]()
+        self.visitors = [Visitor(sites[0]) for _ in range(count)]
+        self._pool = ThreadPoolExecutor(count)
+        self._running = [self._pool.submit(self._go_on, visitor) for visitor in self.visitors]
+
+    def _go_on(self, visitor: Visitor) -> None:
+        while not self._stopped.is_set():
+            with self._changing:
+                site = random.choice(self.sites)
+                self._used[site] += 1
+            try:
+                visitor.visit(site)
+            finally:
+                with self._changing:
+                    self._used[site] -= 1
+
+    def replace(self, site: Gunicorn, started: Callable[[], Gunicorn]) -> None:
+        """Drain a site, stop it, and start another in its place."""
+        with self._changing:
+            self.sites.remove(site)
+        wait_until(lambda: self._used[site] == 0)
+        assert site.stop() == 0
+        self._have_all_visited()
+        new = started()
+        with self._changing:
+            self.sites.append(new)
+        self._have_all_visited()
+
+    def _have_all_visited(self) -> None:
+        """Wait until each visitor has been somewhere a few times."""
+        goals = [visitor.number + 5 for visitor in self.visitors]
+        wait_until(
+            lambda: (
+                any(each.done() for each in self._running)
+                or all(visitor.number >= goal for visitor, goal in zip(self.visitors, goals, strict=True))
+            )
+        )
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for each in self._running:
+            each.result()
+        self._pool.shutdown()
+
+
+def test_two_releases_serve_one_store_under_load_in_either_order(start, redis, tmp_path, capsys) -> None:
+    """Nobody is signed out, and no change is lost, while a release replaces another, and when it is taken back."""
+    release = other_release(tmp_path)
+
+    def other() -> Gunicorn:
+        return start(imports_from(release.folder), "--workers=2", cwd=release.folder)
+
+    def tree() -> Gunicorn:
+        return start(imports_from(ROOT), "--workers=2")
+
+    load = Load([other(), other()], 4)
+    for started in (tree, tree, other, other, tree):
+        load.replace(load.sites[0], started)
+    load.stop()
+    for site in load.sites:
+        for visitor in load.visitors:
+            visitor.visit(site)
+    assert stored(redis) == len(load.visitors)
+    call_command("cleansessions", check=True)
+    # What one release ends has ended for the other.
+    of_tree, of_other = load.sites[::-1]
+    assert load.visitors[0].get(of_other, "sign-out/") == load.visitors[1].get(of_tree, "sign-out/")
+    for visitor, site in ((load.visitors[0], of_tree), (load.visitors[1], of_other)):
+        assert visitor.get(site, "who/") == "nobody"
+
+
+def imports_from(folder: Path) -> str:
+    """Settings of a site that does not start with another package than the one in ``folder``."""
+    imported = f"import django_redsess\nassert django_redsess.__path__ == [{str(folder / 'django_redsess')!r}]"
+    # All visitors are one user.
+    return f"{imported}\nREDSESS['MAX_SESSIONS_PER_USER'] = None"
