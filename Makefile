@@ -64,10 +64,17 @@ public-names: .venv/installed-test  ## Write docs/reference/public-names.txt ane
 format: .venv/installed-dev  ## Format the code
 	$(BIN)/ruff format .
 
-dist: .venv/installed-dev  ## Build sdist and wheel in dist/, and check their metadata
-	rm -rf dist
-	$(BIN)/pyproject-build
-	$(BIN)/twine check --strict dist/*
+dist: .venv/installed-release  ## Build the commit twice, compare, and write sdist, wheel, SBOM and hashes to dist/ (VERSION=1.0: stop unless it is that)
+	@$(BIN)/python -m release.dist $(if $(VERSION),--version $(VERSION)) $(ARGS)
+
+release: .venv/installed-release  ## Make a release, all but push and upload (VERSION=1.0rc1, ARGS=--dry-run: change nothing but dist/)
+	@$(BIN)/python -m release $(VERSION) $(ARGS)
+
+build-requirements: .venv/installed-release  ## Pin the newest tools of a build, with their hashes
+	@$(BIN)/python -m release.pin
+
+audit: .venv/installed-release  ## Ask whether what sites install has known vulnerabilities
+	@$(BIN)/python -m release.audit
 
 clean:  ## Remove what the other targets made
 	rm -rf .venv .demo dist
@@ -81,4 +88,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots gallery public-names format dist clean
+.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots gallery public-names format dist release build-requirements audit clean
