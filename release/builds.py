@@ -69,8 +69,9 @@ def build(commit: str, tools: Path, folder: Path, surroundings: Surroundings) ->
     run("git", "clone", "--quiet", "--no-checkout", "--config", line_endings, ROOT, source, **options)
     run("git", "-C", source, "checkout", "--quiet", "--detach", commit, **options)
     if surroundings.modified is not None:
-        for path in source.rglob("*"):
-            os.utime(path, (surroundings.modified, surroundings.modified))
+        # Not what is in .git: git shares files of the repository with its clones.
+        for path in run("git", "-C", source, "ls-files", "-z").strip("\0").split("\0"):
+            os.utime(source / path, (surroundings.modified, surroundings.modified))
     environment["SOURCE_DATE_EPOCH"] = str(commit_time(commit))
     run(tools, "-m", "build", "--no-isolation", *surroundings.options, "--outdir", built, source, **options)
     return built

@@ -1,4 +1,5 @@
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -7,21 +8,17 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import requests
+
+from testproject.servers import Server, free_port
+from tests.helpers.running import wait_until
+from tests.project.docs.pages import blocks, typed
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "django_redsess"
-
-SETTINGS = """
-INSTALLED_APPS += ["django_redsess"]
-SESSION_ENGINE = "django_redsess.backend"
-SESSION_CACHE_ALIAS = "sessions"
-CACHES = {{
-    "default": {{"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}},
-    "sessions": {{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "{url}"}},
-}}
-"""
+README = ROOT / "README.rst"
 
 SAVE_AND_LOAD = """
 from pathlib import Path
@@ -51,27 +48,81 @@ def files_of(package: Path) -> set[str]:
     }
 
 
-def test_a_new_project_in_an_empty_environment_saves_and_loads_a_session(built, tmp_path, server) -> None:
+def quick_start() -> tuple[str, str, list[str]]:
+    """Return what the README says to type and to set: ``pip install`` with its arguments, settings, and commands."""
+    [(install, _)] = [step for step in typed(blocks(README)) if "pip install" in step[0]]
+    section = re.search(
+        r"^Add it to your project\n=+\n(.*?)\n\n[^\n]+\n=+\n", README.read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert section
+    [settings] = [block.text for block in blocks(README) if "INSTALLED_APPS" in block.text]
+    return install, settings, re.findall(r"``(manage\.py \w+)``", section[1])
+
+
+def sign_in(address: str) -> requests.Session:
+    """Sign in at the admin, as somebody with Firefox would."""
+    browser = requests.Session()
+    browser.trust_env = False
+    browser.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
+    browser.get(f"{address}/admin/login/", timeout=20)
+    form = {"username": "ada", "password": "correct-horse", "csrfmiddlewaretoken": browser.cookies["csrftoken"]}
+    page = browser.post(f"{address}/admin/login/", {**form, "next": "/admin/"}, timeout=20)
+    assert page.url == f"{address}/admin/"
+    return browser
+
+
+def test_a_new_project_in_an_empty_environment_follows_the_readme(built: Path, tmp_path: Path, server: Server) -> None:
     [wheel] = built.glob("*.whl")
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=True)
+    # From another folder and without PYTHONPATH, so that what was installed is imported, and not the sources.
+    variables = {
+        "PATH": str(environment / "bin"),
+        "DJANGO_SUPERUSER_PASSWORD": "correct-horse",
+        "PYTHONUNBUFFERED": "1",
+    }
 
     def run(*command: str) -> str:
-        # From another folder and without PYTHONPATH, so that what was installed is imported, and not the sources.
-        command = (environment / "bin" / "python", *command)
-        ran = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env={"PATH": ""})
+        ran = subprocess.run(
+            [environment / "bin" / "python", *command], capture_output=True, text=True, cwd=tmp_path, env=variables
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 
-    run("-m", "pip", "install", "--quiet", str(wheel))
+    install, settings, commands = quick_start()
+    # The source alone is another one: the wheel.
+    arguments = re.sub(r"(django-redsess\[\w+\])( @ [^\"\s]+)?", rf"\1 @ {wheel.as_uri()}", install)
+    assert wheel.name in arguments
+    run("-m", *shlex.split(arguments), "--quiet")
     run("-m", "django", "startproject", "trial", ".")
-    with (tmp_path / "trial" / "settings.py").open("a") as settings:
-        settings.write(SETTINGS.format(url=server.url))
-    run("manage.py", "check")
-    run("manage.py", "migrate")
+    address = "redis://127.0.0.1:6379/1"
+    assert address in settings
+    with (tmp_path / "trial" / "settings.py").open("a") as file:
+        file.write(settings.replace(address, server.url))
+    assert {"manage.py migrate", "manage.py check"} <= set(commands)
+    said = {command: run(*command.split()) for command in commands}
+    assert "no issues" in said["manage.py check"]
     installed, basket = run("manage.py", "shell", "--no-imports", "--command", SAVE_AND_LOAD).split()
     assert environment in Path(installed).parents
     assert basket == "3"
     assert files_of(Path(installed)) == files_of(PACKAGE)
+    run("manage.py", "createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org")
+    port = free_port()
+    serve = [environment / "bin" / "python", "manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"]
+    with (tmp_path / "log").open("wb") as log:
+        site = subprocess.Popen(serve, cwd=tmp_path, env=variables, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: "Quit the server" in (tmp_path / "log").read_text(), seconds=60)
+        page = sign_in(f"http://127.0.0.1:{port}").get(
+            f"http://127.0.0.1:{port}/admin/django_redsess/onlinesession/", timeout=20
+        )
+    finally:
+        site.kill()
+        site.wait()
+    assert page.status_code == 200
+    assert ">ada<" in page.text
+    # What the extra `browsers` is for.
+    assert "Firefox 145 on Linux" in page.text
 
 
 def test_the_sdist_has_all_that_its_tests_import_and_no_results(built: Path, tmp_path: Path) -> None:
