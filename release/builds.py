@@ -62,6 +62,8 @@ def build(commit: str, tools: Path, folder: Path, surroundings: Surroundings) ->
     """
     home, source, built = folder / "home", folder / surroundings.folder, folder / "dist"
     home.mkdir(parents=True)
+    # Whoever builds has chosen to trust this repository, which may belong to another user.
+    (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n", encoding="ascii")
     # Not the environment of whoever builds, nor the configuration of git in the home directory.
     environment = {**surroundings.environment, "HOME": str(home), "PATH": os.environ["PATH"]}
     options: dict[str, Any] = {"env": environment, "umask": surroundings.umask}

@@ -23,7 +23,7 @@ Sdist and wheel are built twice: in folders with other names, with another time 
 files of another age, the wheel once from the sdist and once from the commit. The two builds must be the same, bit for
 bit. Then the names of all files in sdist and wheel, and the metadata, are checked.
 
-Uncommitted changes are left out. pip must reach a package index. It takes about a minute.
+Uncommitted changes are left out. pip must reach a package index. It takes a minute or more.
 """
 
 

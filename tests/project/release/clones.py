@@ -23,6 +23,8 @@ class Maintainer:
             pytest.skip("an sdist has no repository to clone")
         self.home, self.clone = folder / "home", folder / "origin" / "django-redsess"
         self.home.mkdir(parents=True)
+        # In a container, the repository may belong to another user.
+        (self.home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LC_ALL": "C.UTF-8"}
         # Where pip is told which index to use.
         self.environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}

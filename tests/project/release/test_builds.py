@@ -70,11 +70,10 @@ def test_another_user_builds_the_same_bytes_in_another_folder_three_years_later(
         folder = Path(name)
         folder.chmod(0o777)
         clone = Maintainer(folder).clone
-        # The other user clones a repository of this one.
-        (folder / "gitconfig").write_text("[safe]\n\tdirectory = *\n")
-        trust = {"GIT_CONFIG_GLOBAL": str(folder / "gitconfig")}
-        more = json.dumps({**trust, **stepped(folder / "clock", 3 * YEAR_SECONDS)})
+        more = json.dumps(stepped(folder / "clock", 3 * YEAR_SECONDS))
         command = [sys.executable, "-c", BUILD, git("rev-parse", "HEAD"), tools, folder / "there", more]
+        # The other user reads a repository of this one.
+        trust = {"GIT_CONFIG_GLOBAL": str(folder / "home" / ".gitconfig")}
         environment = {**os.environ, **trust, "PYTHONDONTWRITEBYTECODE": "1"}
         ran = subprocess.run([*as_another_user(), *command], cwd=clone, env=environment, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
