@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from release.environments import install, run
@@ -90,10 +91,10 @@ def build_twice(commit: str, folder: Path) -> Path:
     second = build(commit, tools, folder / "elsewhere", ELSEWHERE)
     differing = sorted(name for name, _ in set(hashes(first)) ^ set(hashes(second)))
     if differing:
-        kept = [f"{folder}-{each.parent.name}" for each in (first, second)]
-        for each, name in zip((first, second), kept, strict=True):
-            shutil.copytree(each, name)
-        places = " ".join(f"{name}/{differing[0]}" for name in kept)
+        kept = Path(mkdtemp(prefix="redsess-differing-"))
+        for each in (first, second):
+            shutil.copytree(each, kept / each.parent.name)
+        places = " ".join(str(kept / each.parent.name / differing[0]) for each in (first, second))
         raise ReleaseError(f"Two builds differ in {differing[0]}. See how:\n  diffoscope {places}")
     return first
 

@@ -99,6 +99,7 @@ def test_builds_that_differ_are_refused_and_kept(tmp_path: Path) -> None:
     # Without it, git writes other line endings in one of the two clones.
     maintainer.git("rm", "--quiet", ".gitattributes")
     maintainer.commit("Let git choose line endings")
+    maintainer.environment["TMPDIR"] = str(tmp_path)
     refused = maintainer.run(sys.executable, "-c", TWICE, str(tmp_path / "builds"), check=False)
     assert "Two builds differ in django_redsess-" in refused.stderr
     [compared] = re.findall(r"^  diffoscope (.+)$", refused.stderr, re.MULTILINE)
