@@ -49,9 +49,15 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with sdist and wheel of HEAD."""
-    return builds.build("HEAD", tools, tmp_path_factory.mktemp("built") / "here", builds.HERE)
+def commit() -> str:
+    """The commit that is built. Somebody may commit while tests run."""
+    return git("rev-parse", "HEAD")
+
+
+@pytest.fixture(scope="module")
+def built(commit: str, tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with sdist and wheel of the commit."""
+    return builds.build(commit, tools, tmp_path_factory.mktemp("built") / "here", builds.HERE)
 
 
 def as_another_user() -> list[str]:
@@ -64,14 +70,16 @@ def as_another_user() -> list[str]:
 
 
 @pytest.mark.slow
-def test_another_user_builds_the_same_bytes_in_another_folder_three_years_later(built: Path, tools: Path) -> None:
+def test_another_user_builds_the_same_bytes_in_another_folder_three_years_later(
+    built: Path, tools: Path, commit: str
+) -> None:
     # Not tmp_path: other users may not look into it.
     with TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
         clone = Maintainer(folder).clone
         more = json.dumps(stepped(folder / "clock", 3 * YEAR_SECONDS))
-        command = [sys.executable, "-c", BUILD, git("rev-parse", "HEAD"), tools, folder / "there", more]
+        command = [sys.executable, "-c", BUILD, commit, tools, folder / "there", more]
         # The other user reads a repository of this one.
         trust = {"GIT_CONFIG_GLOBAL": str(folder / "home" / ".gitconfig")}
         environment = {**os.environ, **trust, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -83,9 +91,9 @@ def test_another_user_builds_the_same_bytes_in_another_folder_three_years_later(
 
 
 @pytest.mark.slow
-def test_files_in_sdist_and_wheel_have_the_time_of_the_commit(built: Path) -> None:
+def test_files_in_sdist_and_wheel_have_the_time_of_the_commit(built: Path, commit: str) -> None:
     [sdist], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
-    seconds = commit_time("HEAD")
+    seconds = commit_time(commit)
     # RFC 1952: the time is in bytes 4 to 7 of the header.
     assert struct.unpack("<I", sdist.read_bytes()[4:8]) == (seconds,)
     assert gzip.decompress(sdist.read_bytes())
@@ -107,19 +115,19 @@ def test_builds_that_differ_are_refused_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sdist_and_wheel_have_the_files_of_the_commit_and_no_others(built: Path, tmp_path: Path) -> None:
+def test_sdist_and_wheel_have_the_files_of_the_commit_and_no_others(built: Path, commit: str) -> None:
     [sdist], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
-    content.check_wheel(wheel, files("HEAD"))
-    content.check_sdist(sdist, files("HEAD"))
+    content.check_wheel(wheel, files(commit))
+    content.check_sdist(sdist, files(commit))
     with pytest.raises(ReleaseError, match=r"django_redsess/more\.py: in the commit, and not in the wheel"):
-        content.check_wheel(wheel, {*files("HEAD"), "django_redsess/more.py"})
+        content.check_wheel(wheel, {*files(commit), "django_redsess/more.py"})
     with pytest.raises(ReleaseError, match=r"docs/index\.rst: too much"):
-        content.check_sdist(sdist, files("HEAD") - {"docs/index.rst"})
+        content.check_sdist(sdist, files(commit) - {"docs/index.rst"})
     with zipfile.ZipFile(wheel, "a") as packed:
         packed.writestr("django_redsess/lua/notes.txt", "")
         packed.writestr("tests/__init__.py", "")
     with pytest.raises(ReleaseError) as raised:
-        content.check_wheel(wheel, files("HEAD"))
+        content.check_wheel(wheel, files(commit))
     assert str(raised.value).splitlines()[1:] == [
         "  django_redsess/lua/notes.txt: no pattern in wheel-content.txt allows it",
         "  tests/__init__.py: no pattern in wheel-content.txt allows it",
