@@ -18,6 +18,13 @@ class RedsessConfig(AppConfig):
     verbose_name = _("Sessions")
     default_auto_field = "django.db.models.BigAutoField"
 
+    def import_models(self) -> None:
+        super().import_models()
+        from django_redsess.accounts import signals
+
+        # Other apps connect when they are ready, and before us if they are listed before us.
+        signals.receive_sign_ins()
+
     def ready(self) -> None:
         from django_redsess import checks, observers  # noqa: F401
         from django_redsess.accounts import signals

@@ -69,7 +69,6 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 INSTALLED_APPS = [
     "testproject.shop",  # Before django_redsess: it replaces some of its templates.
-    # Before django.contrib.auth, which stores the time of a sign-in: a refused sign-in then does not reach it.
     "django_redsess",
     "django_redsess.contrib.history",
     "django_redsess.contrib.moving",

@@ -37,10 +37,19 @@ PASSWORD_CHANGED = gettext_noop("Your password was changed.")
 logger = logging.getLogger("django_redsess")
 
 
-def receive_signals() -> None:
-    """Connect to Django's signals about sign-ins and users. Called once, when all models are loaded."""
+def receive_sign_ins() -> None:
+    """
+    Connect to Django's signals about sign-ins. Called once, before any app is ready.
+
+    So other receivers come later: they hear of no sign-in that is refused, and the limit holds for a session that one
+    of them saves.
+    """
     user_logged_in.connect(signed_in, dispatch_uid="django_redsess")
     user_logged_out.connect(signed_out, dispatch_uid="django_redsess")
+
+
+def receive_signals() -> None:
+    """Connect to Django's signals about users. Called once, when all models are loaded."""
     try:
         user_model = get_user_model()
     except ImproperlyConfigured:  # Sessions need no users.

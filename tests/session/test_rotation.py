@@ -1,13 +1,19 @@
 """Sign-in and every other change of the session key."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends.base import UpdateError
+from django.http import HttpRequest
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.transport.keys import sid_of
 from tests.helpers.outages import full
+from tests.helpers.sign_ins import POLICIES, sign_in
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
@@ -76,3 +82,40 @@ def test_a_full_server_refuses_to_rotate_and_leaves_the_old_session(redis, new_s
         session.save()
     assert SessionStore(old_key)["colour"] == "blue"
     assert [found.item for found in viewed.recent(sid_of(old_key))] == ["lamp"]
+
+
+@pytest.fixture
+def stored_by_another(users_in_no_table: None) -> Iterator[list[str]]:
+    """The sids under which another receiver of Django's signal stores sessions of visitors who have none."""
+    sids = []
+
+    def receive(request: HttpRequest, **kwargs: Any) -> None:
+        if request.session.session_key is None:
+            request.session.create()
+        sids.append(request.session.sid)
+
+    user_logged_in.connect(receive)
+    yield sids
+    user_logged_in.disconnect(receive)
+
+
+def test_a_session_that_another_receiver_stores_keeps_its_key(stored_by_another) -> None:
+    session = sign_in("7")
+    assert stored_by_another == [session.sid] == [found.sid for found in online.sessions()]
+
+
+def one(user: object) -> int:
+    return 1
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("maximum", [1, f"{__name__}.one"], ids=["number", "function"])
+def test_a_limit_counts_a_session_that_another_receiver_stores(stored_by_another, set_limit, maximum, policy) -> None:
+    set_limit(maximum, policy)
+    first = sign_in("7")
+    if policy == "refuse":
+        with pytest.raises(SessionLimitReached):
+            sign_in("7")
+    else:
+        assert sign_in("7").sid != first.sid
+    assert len(list(online.sessions())) == 1
