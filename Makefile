@@ -31,6 +31,9 @@ test-django: .venv/installed-test  ## Run Django's own tests of session engines 
 test-planted: .venv/installed-test  ## Plant faults into copies of the package, and see that tests find them (ARGS=seal-without-sid: one; without, an hour)
 	@$(BIN)/python -m tests.planted $(ARGS)
 
+test-neighbours: .venv/installed-test  ## Run the tests of other packages beside this one (ARGS="django-axes": of some; all take an hour or two)
+	@$(BIN)/python -m tests.neighbours $(ARGS)
+
 test-matrix: .venv/installed-matrix  ## Run what depends on Python or Django with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner -- $(ARGS)
@@ -88,4 +91,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-planted test-matrix bench lint docs screenshots gallery public-names format dist release build-requirements audit clean
+.PHONY: help demo test test-all test-clock test-django test-planted test-neighbours test-matrix bench lint docs screenshots gallery public-names format dist release build-requirements audit clean

@@ -2,8 +2,8 @@
 What the reference and the pages on architecture are written with.
 
 ``setting``, ``profile``, ``command`` and ``fields`` take their words from the code, ``async-variants`` and ``layers``
-list what is there, and ``sequence`` draws. ``found-by`` leads searches to a page. System checks are objects that other
-pages can link to: ``:check:`E001```.
+list what is there, ``works-with`` lists what was run, and ``sequence`` draws. ``found-by`` leads searches to a page.
+System checks are objects that other pages can link to: ``:check:`E001```.
 """
 
 from __future__ import annotations
@@ -93,6 +93,33 @@ class LayersDirective(SphinxDirective):
         )
 
 
+class WorksWithDirective(SphinxDirective):
+    """List the packages whose tests were run beside this one with what came out, then those whose tests were not."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(facts.WORKS_WITH))
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 22 18 10 10 40", ""]
+        rows = [("Package", "With", "Pass", "Fail", "Tests that differ, and notes")]
+        neighbours = facts.neighbours()
+        for each in neighbours:
+            if not each.not_run:
+                notes = [f"{count}: {reason or 'not explained yet'}." for reason, count in each.differences.items()]
+                rows.append(
+                    (
+                        f"{each.name} {each.version}",
+                        f"Django {each.django}, Python {each.python}, {each.date}",
+                        str(each.passed),
+                        str(each.failed),
+                        " ".join([*(notes or ["None."]), *(f"{note}." for note in each.notes)]),
+                    )
+                )
+        for row in rows:
+            lines += [f"   {mark} - {cell}" for mark, cell in zip("*    ", row, strict=True)]
+        lines += ["", "Not run, so nothing is known:", ""]
+        lines += [f"- {each.name} {each.version}: {each.not_run}." for each in neighbours if each.not_run]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 class AsyncVariantsDirective(SphinxDirective):
     """Name the async variants of a module's functions."""
 
@@ -170,5 +197,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("found-by", FoundByDirective)
     app.add_directive("layers", LayersDirective)
     app.add_directive("sequence", SequenceDirective)
+    app.add_directive("works-with", WorksWithDirective)
     app.add_object_type("check", "check", "pair: %s; system check")
     return {"parallel_read_safe": True}

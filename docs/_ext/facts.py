@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import textwrap
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +19,9 @@ from django.core.management.base import BaseCommand
 from django_redsess.online import fields
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+WORKS_WITH = Path(__file__).parents[1] / "reference" / "works-with.json"
+"""What came out when the tests of other packages were run beside this one: see tests/neighbours."""
 
 COLUMNS = 80
 
@@ -121,3 +126,30 @@ def layers(package: str) -> list[list[str]]:
     contracts = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     [found] = [contract for contract in contracts if contract.get("containers") == [package]]
     return [layer.split(" | ") for layer in found["layers"]]
+
+
+class Neighbour(NamedTuple):
+    """A package whose tests were run beside this one. ``not_run`` says why they were not, or is empty."""
+
+    name: str
+    version: str
+    date: str
+    not_run: str = ""
+    python: str = ""
+    django: str = ""
+    passed: int = 0
+    failed: int = 0
+    notes: Sequence[str] = ()
+    """Which tests are left out, and why."""
+    differences: Mapping[str, int] = {}
+    """How many tests differ, by the reason. The reason of a test which nothing explains is empty."""
+
+
+def neighbours(path: Path = WORKS_WITH) -> list[Neighbour]:
+    """Return what came out for each package."""
+    found = []
+    for name, kept in json.loads(path.read_text(encoding="utf-8")).items():
+        known = {field: kept[field] for field in Neighbour._fields if field in kept and field != "differences"}
+        differences = Counter(each["reason"] for each in kept.get("differences", []))
+        found.append(Neighbour(name, differences=differences, **known))
+    return found
