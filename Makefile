@@ -28,6 +28,9 @@ test-clock: .venv/installed-test  ## Run tests that count hours or days around m
 test-django: .venv/installed-test  ## Run Django's own tests of session engines on this one
 	@$(BIN)/python -m tests.helpers.django_sessions $(ARGS)
 
+test-databases: .venv/installed-test  ## Run the tests of the sign-in history on PostgreSQL and on MariaDB, where they are installed
+	@$(BIN)/python -m tests.helpers.databases -q $(TOGETHER) -m "not slow" --hypothesis-profile=short $(ARGS)
+
 test-planted: .venv/installed-test  ## Plant faults into copies of the package, and see that tests find them (ARGS=seal-without-sid: one; without, an hour)
 	@$(BIN)/python -m tests.planted $(ARGS)
 
@@ -37,7 +40,7 @@ test-neighbours: .venv/installed-test  ## Run the tests of other packages beside
 test-matrix: .venv/installed-matrix  ## Run what depends on Python or Django with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner -- $(ARGS)
-	@cd .venv/tox && grep -oE '[0-9]+ passed.* in [0-9.]+s|RERUN .*' */log/* | sed 's|/log/[^:]*||'
+	@cd .venv/tox && grep -oE 'Ran with {.*}|[0-9]+ passed.* in [0-9.]+s|RERUN .*' */log/* | sed 's|/log/[^:]*||'
 
 bench: .venv/installed-bench  ## Compare with other session engines (QUICK=1: under two minutes, ARGS=--targets: half an hour)
 	@QUICK=$(QUICK) $(BIN)/python -m benchmarks $(ARGS)
@@ -91,4 +94,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-planted test-neighbours test-matrix bench lint docs screenshots gallery public-names format dist release build-requirements audit clean
+.PHONY: help demo test test-all test-clock test-django test-databases test-planted test-neighbours test-matrix bench lint docs screenshots gallery public-names format dist release build-requirements audit clean

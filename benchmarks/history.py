@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks.moving import stores
-from benchmarks.postgresql import programs
 from benchmarks.report import table
+from testproject.databases import programs
 
 ROWS, SESSIONS, PAIRS = 20_000, 20_000, 300
 BATCH = 250

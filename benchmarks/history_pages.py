@@ -26,8 +26,8 @@ from django.test import Client
 from django.test.utils import override_settings
 
 from benchmarks.pages import _cache_of
-from benchmarks.postgresql import PostgreSQL, programs
 from testproject import servers
+from testproject.databases import PostgreSQL, programs
 
 LIST = "/admin/redsess_history/signin/"
 DAYS = 90

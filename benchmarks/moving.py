@@ -31,9 +31,9 @@ from typing import Any
 
 from benchmarks.moving_browsers import Browser, Site
 from benchmarks.moving_site import described
-from benchmarks.postgresql import PostgreSQL, programs
 from benchmarks.report import table
 from benchmarks.web_servers import ROOT
+from testproject.databases import PostgreSQL, programs
 from testproject.servers import Server, available
 
 BROWSERS, SECONDS, ROWS = 60, 20, 100_000

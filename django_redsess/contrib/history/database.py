@@ -1,16 +1,16 @@
 """
 Writing rows so that nothing else waits for long, and nothing else fails.
 
-A write waits for the database for at most ``WAIT_SECONDS``, where the database can be told so: SQLite and PostgreSQL.
-When a write has failed, this process writes nothing for ``REST_SECONDS``. What is not written is counted as lost. The
-log has one line when this begins, and one when it is over.
+A write waits for a lock for at most ``WAIT_SECONDS``, where the database can be told so: all but Oracle. When a write
+has failed, this process writes nothing for ``REST_SECONDS``. What is not written is counted as lost. The log has one
+line when this begins, and one when it is over.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -134,29 +134,25 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
 def short_waits(using: str) -> Iterator[None]:
     """Return a context that is a transaction, and in which the database waits for locks for a short time only."""
     connection: Any = connections[using]
-    milliseconds = WAIT_SECONDS * 1000
-    if connection.vendor == "sqlite":
-        with _waiting(connection, int(milliseconds)), transaction.atomic(using):
-            yield
-        return
-    with transaction.atomic(using):
+    waiting = {"sqlite": _waiting_of_sqlite, "mysql": _waiting_of_mysql}.get(connection.vendor, nullcontext)
+    with waiting(connection), transaction.atomic(using):
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+                cursor.execute(f"SET LOCAL statement_timeout = {WAIT_SECONDS * 1000}")
         yield
 
 
 @contextmanager
-def _waiting(connection: Any, milliseconds: int) -> Iterator[None]:
+def _waiting_of_sqlite(connection: Any) -> Iterator[None]:
     """
-    Return a context in which SQLite waits for a lock at the beginning of a transaction, for so long.
+    Return a context in which SQLite waits for a lock at the beginning of a transaction.
 
     By Django's default, a transaction takes the lock at its first write. If it has read before, SQLite does not wait.
     """
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
         [wait] = cursor.fetchone()
-        cursor.execute(f"PRAGMA busy_timeout = {milliseconds}")
+        cursor.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
     mode = connection.transaction_mode
     # As the option does, which the site may have set otherwise.
     connection.transaction_mode = "IMMEDIATE"
@@ -166,3 +162,24 @@ def _waiting(connection: Any, milliseconds: int) -> Iterator[None]:
         connection.transaction_mode = mode
         with connection.cursor() as cursor:
             cursor.execute(f"PRAGMA busy_timeout = {wait}")
+
+
+SET_WAITS = "SET SESSION innodb_lock_wait_timeout = %s, lock_wait_timeout = %s"
+"""For a row, whose default is 50 seconds; and for a table, whose default is a day or a year."""
+
+
+@contextmanager
+def _waiting_of_mysql(connection: Any) -> Iterator[None]:
+    """Return a context in which MariaDB or MySQL waits for the lock of a row or of a table. They take whole seconds."""
+    seconds = max(1, WAIT_SECONDS)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.lock_wait_timeout")
+        waits = cursor.fetchone()
+        cursor.execute(SET_WAITS, (seconds, seconds))
+    try:
+        yield
+    finally:
+        # Django has closed a connection that was lost. The next one has the waits of the site.
+        if connection.connection is not None:
+            with connection.cursor() as cursor:
+                cursor.execute(SET_WAITS, waits)

@@ -96,4 +96,4 @@ def _within(using: str) -> AbstractContextManager[Any]:
         # All queries after one that failed would fail.
         return transaction.atomic(using)
     # A lock of the whole table, as a migration takes it, keeps readers out.
-    return short_waits(using) if connection.vendor == "postgresql" else nullcontext()
+    return short_waits(using) if connection.vendor in ("postgresql", "mysql") else nullcontext()

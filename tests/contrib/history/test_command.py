@@ -60,7 +60,7 @@ def test_a_reader_who_has_seen_enough_ends_it(tmp_path) -> None:
 @pytest.mark.parametrize("options", [{"export": "lukas"}, {"repair": True}, {"prune": True}], ids=str)
 def test_before_migrate_it_says_so_in_a_line(new_session, options) -> None:
     new_session(str(User.objects.get().pk))
-    with pytest.raises(CommandError, match=r"redsess_history_signin\. If a table is missing, run 'manage.py migrate'"):
+    with pytest.raises(CommandError, match=r"redsess_history_signin.*\. If a table is missing, run 'manage"):
         call_command("history", verbosity=0, **options)
 
 

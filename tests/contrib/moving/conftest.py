@@ -15,9 +15,9 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import override_settings
 
-from benchmarks.postgresql import PostgreSQL, programs
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
+from testproject.databases import PostgreSQL, programs
 from tests.contrib.moving.process import Process, started
 from tests.helpers.store import have_partitions
 

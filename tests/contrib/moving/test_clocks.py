@@ -16,11 +16,11 @@ from django.contrib.sessions.models import Session
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from benchmarks.postgresql import programs
 from django_redsess import online
 from django_redsess.contrib.moving import SessionStore
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.engines import now_here
+from testproject.databases import programs
 from tests.helpers.store import Client
 
 BACKENDS = "django.contrib.sessions.backends"

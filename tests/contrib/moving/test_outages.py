@@ -14,10 +14,10 @@ from django.contrib.sessions.models import Session
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
 from django.test import AsyncClient, Client
 
-from benchmarks.postgresql import programs
 from django_redsess.contrib.moving import Row, SessionStore, Source
 from django_redsess.contrib.moving.outages import asked, is_outage
 from django_redsess.exceptions import SessionStoreUnavailable
+from testproject.databases import programs
 from tests.helpers.site import MIDDLEWARE
 
 KEY = "0123456789abcdef" * 2
