@@ -2,8 +2,8 @@
 What the reference and the pages on architecture are written with.
 
 ``setting``, ``profile``, ``command`` and ``fields`` take their words from the code, ``async-variants`` and ``layers``
-list what is there, ``works-with`` lists what was run, and ``sequence`` draws. ``found-by`` leads searches to a page.
-System checks are objects that other pages can link to: ``:check:`E001```.
+list what is there, ``works-with`` and ``where-it-runs`` show what was run, and ``sequence`` draws. ``found-by`` leads
+searches to a page. System checks are objects that other pages can link to: ``:check:`E001```.
 """
 
 from __future__ import annotations
@@ -74,10 +74,20 @@ class FieldsDirective(SphinxDirective):
         for each in facts.fields_of(self.arguments[0]):
             in_python = f"``{each.in_python}``" if each.in_python else ""
             rows.append((f"``{each.name}``", f"``{each.type}``", each.meaning, in_python))
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 20 20 45 15", ""]
-        for row in rows:
-            lines += [f"   {mark} - {cell}".rstrip() for mark, cell in zip("*   ", row, strict=True)]
-        return self.parse_text_to_nodes("\n".join(lines))
+        return self.parse_text_to_nodes(_table(rows, widths=(20, 20, 45, 15)))
+
+
+class WhereItRunsDirective(SphinxDirective):
+    """List the runs of the tests, and what they ran with."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(facts.RUNS))
+        rows = [("Python", "Django", "redis-py", "hiredis", "django-redis", "Server", "Database", "Tests passed")]
+        for run in facts.runs():
+            packages = [run[name] or "none" for name in rows[0][:5]]
+            counted = [", ".join(f"{name} ({n})" for name, n in run[kind].items()) for kind in ("servers", "databases")]
+            rows.append((*packages, *counted, f"{run['passed']}, on {run['date']}"))
+        return self.parse_text_to_nodes(_table(rows, widths=(9, 9, 9, 9, 10, 20, 20, 14)))
 
 
 class LayersDirective(SphinxDirective):
@@ -184,6 +194,13 @@ def _plain(text: str) -> str:
     return re.sub(r"(?<!\S)(--[a-z-]+)", r"``\1``", text)
 
 
+def _table(rows: Sequence[Sequence[str]], *, widths: Sequence[int]) -> str:
+    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {' '.join(map(str, widths))}", ""]
+    for row in rows:
+        lines += [f"   {'*' if number == 0 else ' '} - {cell}".rstrip() for number, cell in enumerate(row)]
+    return "\n".join(lines)
+
+
 def _literal(language: str, lines: Sequence[str]) -> str:
     return f".. code-block:: {language}\n\n" + indent("\n".join(lines), "   ")
 
@@ -198,5 +215,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("layers", LayersDirective)
     app.add_directive("sequence", SequenceDirective)
     app.add_directive("works-with", WorksWithDirective)
+    app.add_directive("where-it-runs", WhereItRunsDirective)
     app.add_object_type("check", "check", "pair: %s; system check")
     return {"parallel_read_safe": True}

@@ -1,4 +1,4 @@
-"""What the pages say that the code says already: commands, fields, async variants. Needs no Sphinx."""
+"""What the pages say that the code or a file says already: commands, fields, async variants, runs. Needs no Sphinx."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
@@ -22,6 +22,9 @@ PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 WORKS_WITH = Path(__file__).parents[1] / "reference" / "works-with.json"
 """What came out when the tests of other packages were run beside this one: see tests/neighbours."""
+
+RUNS = WORKS_WITH.with_name("where-it-runs.json")
+"""What the tests ran with: see tests/helpers/where_it_runs.py."""
 
 COLUMNS = 80
 
@@ -152,4 +155,10 @@ def neighbours(path: Path = WORKS_WITH) -> list[Neighbour]:
         known = {field: kept[field] for field in Neighbour._fields if field in kept and field != "differences"}
         differences = Counter(each["reason"] for each in kept.get("differences", []))
         found.append(Neighbour(name, differences=differences, **known))
+    return found
+
+
+def runs() -> list[dict[str, Any]]:
+    """Return what the tests ran with, and how many passed: ``tests/helpers/where_it_runs.py`` writes it."""
+    found: list[dict[str, Any]] = json.loads(RUNS.read_text(encoding="utf-8"))
     return found

@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).parents[2] / "docs" / "reference" / "where-it-runs.json"
+from docs._ext.facts import RUNS
 
 BEGINNING = "Ran with {"
 """How a line begins. What a run prints may have the name of a server before it."""
@@ -51,8 +51,9 @@ def _installed(package: str) -> str | None:
 
 def runs_in(text: str) -> list[dict[str, Any]]:
     """Return the facts of each run whose line is in ``text``: runs with the same versions follow each other."""
-    found = [json.loads("{" + each.partition(BEGINNING)[2]) for each in text.splitlines() if BEGINNING in each]
-    return sorted(found, key=_order)
+    # At its end, .ci/run prints them once more.
+    found = dict.fromkeys(each.partition(BEGINNING)[2] for each in text.splitlines() if BEGINNING in each)
+    return sorted((json.loads("{" + each) for each in found), key=_order)
 
 
 def _order(run: Mapping[str, Any]) -> list[Any]:
@@ -63,7 +64,7 @@ def _order(run: Mapping[str, Any]) -> list[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.helpers.where_it_runs",
-        description=f"Make the table of versions anew, in {FILE.name}, from what a run of all tests has printed.",
+        description=f"Make the table of versions anew, in {RUNS.name}, from what a run of all tests has printed.",
         epilog="Example: bash .ci/run | tee run.log && python -m tests.helpers.where_it_runs run.log",
     )
     parser.add_argument("log", type=Path, nargs="+", help="what 'bash .ci/run' has printed")
@@ -71,8 +72,8 @@ def main() -> None:
     if not runs:
         sys.exit(f"No line begins with '{BEGINNING}'. Give what 'bash .ci/run' has printed.")
     lines = ",\n".join(json.dumps(run) for run in runs)
-    FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-    print(f"{FILE} has {len(runs)} runs now. Look at the changes, and build the documentation.")
+    RUNS.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    print(f"{RUNS} has {len(runs)} runs now. Look at the changes, and build the documentation.")
 
 
 if __name__ == "__main__":
