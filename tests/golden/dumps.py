@@ -167,6 +167,9 @@ def _hours(number: str, made_at: int) -> str:
         hours = round((milliseconds - beginning) / 3_600_000)
         if abs(hours) <= 2 * 24:
             return f"<{name}{hours:+d}h>"
+        # Times that were rounded down to an hour.
+        if abs(hours) <= 60 * 24:
+            return f"<{name}{round(hours / 24):+d}d>"
     return number
 
 

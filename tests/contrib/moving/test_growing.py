@@ -213,6 +213,8 @@ def test_requests_of_one_session_pass_one_at_a_time_in_each_step(
     ("field", "value", "words"), [("format", "4", "are in format 4"), ("partitions", "64", "over 64 partitions")]
 )
 def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redis, field, value, words) -> None:
+    with using(the_store_before()):
+        compatibility.forget()
     key = in_own_store("7")
     with using(the_store_before()):
         redis.hset(keyspace().agreement.meta, field, value)

@@ -76,6 +76,7 @@ ELSEWHERE = {
     "sentinel": "its servers are elsewhere: see tests/failures/test_sentinel.py",
     "tenants": "needs django-tenants and PostgreSQL: see tests/failures/test_two_sites.py",
     "troubleshooting": "for a site that fails",
+    "verify": "of a release: see tests/project/release/test_command.py",
 }
 """The guides that are not followed here, with the reason."""
 
