@@ -1,6 +1,5 @@
 """SESSION_SERIALIZER changes while processes with the old and the new one run: each record is read by what wrote it."""
 
-import json
 import logging
 import pickle
 import sys
@@ -12,6 +11,7 @@ from django.test import AsyncClient, Client, override_settings
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
+from tests.golden import serializers
 from tests.helpers.outages import lines_of
 from tests.helpers.store import keyspace, pack, unpack
 from tests.helpers.visitors import Browser
@@ -19,19 +19,7 @@ from tests.helpers.visitors import Browser
 pytestmark = pytest.mark.django_db
 
 DJANGOS = "django.contrib.sessions.serializers.JSONSerializer"
-PICKLES, BACKWARDS = f"{__name__}.PickleSerializer", f"{__name__}.BackwardsSerializer"
-
-
-class PickleSerializer:
-    dumps, loads = staticmethod(pickle.dumps), staticmethod(pickle.loads)
-
-
-class BackwardsSerializer:
-    def dumps(self, data: Any) -> bytes:
-        return json.dumps(data).encode()[::-1]
-
-    def loads(self, data: bytes) -> Any:
-        return json.loads(data[::-1])
+PICKLES, BACKWARDS = f"{serializers.__name__}.Pickles", f"{serializers.__name__}.Backwards"
 
 
 def record_of(redis: Any, session: SessionStore) -> Any:
@@ -85,7 +73,7 @@ def test_concurrent_changes_by_both_are_merged(settings, new_session, old: str, 
 def test_a_record_whose_serializer_is_gone_is_logged_with_its_name(settings, new_session, caplog, monkeypatch) -> None:
     settings.SESSION_SERIALIZER = PICKLES
     session = new_session("7")
-    monkeypatch.delattr(sys.modules[__name__], "PickleSerializer")
+    monkeypatch.delattr(serializers, "Pickles")
     settings.SESSION_SERIALIZER = DJANGOS
     assert SessionStore(session.session_key).load() == {}
     [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
@@ -107,12 +95,12 @@ def test_nothing_is_imported_for_a_record_that_is_not_ours(settings, redis, new_
 
 
 def test_what_a_serializer_says_of_the_data_is_not_logged(settings, new_session, caplog, monkeypatch) -> None:
-    def refuse(self: PickleSerializer, data: bytes) -> Any:
+    def refuse(self: serializers.Pickles, data: bytes) -> Any:
         raise ValueError(f"unreadable: {pickle.loads(data)}")
 
     settings.SESSION_SERIALIZER = PICKLES
     session = new_session("7", colour="blue")
-    monkeypatch.setattr(PickleSerializer, "loads", refuse)
+    monkeypatch.setattr(serializers.Pickles, "loads", refuse)
     assert SessionStore(session.session_key).load() == {}
     [line] = lines_of(caplog, "django.security.SuspiciousSession", logging.WARNING)
     assert line == f"Session data of {session.sid} is not usable: ValueError"
