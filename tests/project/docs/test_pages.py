@@ -154,7 +154,7 @@ def test_the_site_is_built_without_a_warning_and_without_the_network(tmp_path: P
         pytest.importorskip("sphinx", reason="make docs installs it")
     nowhere = {"http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(DOCS), str(tmp_path / "site")]
-    built = subprocess.run(command, env={**os.environ, **nowhere}, capture_output=True, text=True, timeout=120)
+    built = subprocess.run(command, env={**os.environ, **nowhere}, capture_output=True, text=True, timeout=400)
     assert (built.returncode, built.stderr) == (0, "")
     for page in DOCS.rglob("*.rst"):
         assert (tmp_path / "site" / page.relative_to(DOCS).with_suffix(".html")).is_file()
