@@ -60,17 +60,20 @@ def begin(number: int) -> SessionStore:
 
 
 def visit_in_a_hurry(number: int) -> None:
-    key = begin(number).session_key
+    key, most = begin(number).session_key, 0.02
     for turn in range(50):
         if turn % 10 == 0:
             # New connections have more to send, and to wait for.
             for pool in connections.pool().nodes():
                 pool.lose_idle()
-        with gevent.Timeout(random.uniform(0, 0.02), False):
+        with gevent.Timeout(random.uniform(0, most), False):
             assert SessionStore(key)["number"] == number
             count["own"] += 1
+            # Half of the loads are to be interrupted, whatever the speed of the machine.
+            most /= 1.2
             continue
         count["interrupted"] += 1
+        most *= 1.2
 
 
 def visit(number: int) -> None:
