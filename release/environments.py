@@ -9,7 +9,7 @@ from typing import Any
 
 from release.failure import ReleaseError
 
-FOR_DEVELOPERS = {"bench", "demo", "dev", "docs", "matrix", "peers", "release", "test"}
+FOR_DEVELOPERS = {"bench", "demo", "dev", "docs", "mariadb", "matrix", "peers", "release", "test"}
 """Extras that no site installs."""
 
 

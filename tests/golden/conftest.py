@@ -25,6 +25,6 @@ def golden(request: pytest.FixtureRequest, redis: Any, settings: Any) -> Iterato
     compatibility.forget()
 
 
-def use(settings: Any, options: dict[str, Any], **more: Any) -> None:
-    for name, value in settings_of(options, **more).items():
+def use(settings: Any, options: dict[str, Any]) -> None:
+    for name, value in settings_of(options).items():
         setattr(settings, name, value)

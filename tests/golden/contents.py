@@ -114,20 +114,20 @@ BLOCKS = {"20": (MESSAGE, "1"), "21": ("", "")}
 
 
 @contextmanager
-def store_of(options: dict[str, Any], **more: Any) -> Iterator[None]:
+def store_of(options: dict[str, Any]) -> Iterator[None]:
     """Use a golden store with these settings, on the server that ``CACHES`` names."""
-    with override_settings(**settings_of(options, **more)):
+    with override_settings(**settings_of(options)):
         yield
 
 
-def settings_of(options: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The settings of a site that uses a golden store. ``more`` are other keys of REDSESS."""
+def settings_of(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a site that uses a golden store."""
     return {
         "SECRET_KEY": "the key of golden stores",
         "SECRET_KEY_FALLBACKS": [],
         "SESSION_COOKIE_AGE": AGE_SECONDS,
         "SESSION_SERIALIZER": JSON,
-        "REDSESS": {"PREFIX": "golden", **options, **more},
+        "REDSESS": {"PREFIX": "golden", **options},
     }
 
 

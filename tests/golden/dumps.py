@@ -20,7 +20,7 @@ from tests.helpers.store import Record, decrypted, sid_of, unpack
 
 FOLDER = Path(__file__).parent
 
-SEAL_SIZE, NONCE_SIZE, TAG_SIZE = 12, 12, 16
+SEAL_SIZE = 12
 YEARS = 2 * 365 * 86_400_000
 """Milliseconds. What lives longer ends with a session, or at a date."""
 

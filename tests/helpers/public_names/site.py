@@ -23,11 +23,9 @@ from django_redsess.contrib.api import urls as api_urls
 from django_redsess.management import terminal
 from django_redsess.templatetags import viewed_items
 from docs._ext import facts
+from release.environments import FOR_DEVELOPERS
 from tests.helpers.public_names import source
 from tests.helpers.public_names.python import described
-
-OF_DEVELOPERS = {"bench", "demo", "dev", "docs", "matrix", "peers", "test"}
-"""Extras that are for work on the package itself."""
 
 DICTS: dict[str, Iterable[str]] = {"MOVE_FROM": {*conf.STORE_KEYS, *conf.ENGINE_KEYS}, "MOVE_TO": conf.STORE_KEYS}
 """The keys of settings that are dicts with certain keys."""
@@ -81,7 +79,7 @@ def _value(action: argparse.Action) -> str:
 def extras() -> Iterator[str]:
     """Return the extras that sites install."""
     project = tomllib.loads(facts.PYPROJECT.read_text(encoding="utf-8"))["project"]
-    return (each for each in project["optional-dependencies"] if each not in OF_DEVELOPERS)
+    return (each for each in project["optional-dependencies"] if each not in FOR_DEVELOPERS)
 
 
 def _apps() -> list[AppConfig]:
