@@ -93,7 +93,7 @@ FOUND = """
 
 @pytest.mark.unit
 def test_a_change_of_each_kind_is_found(tmp_path: Path) -> None:
-    for part in ("django_redsess", "docs", "testproject", "tests"):
+    for part in ("django_redsess", "docs", "release", "testproject", "tests"):
         shutil.copytree(names_file.ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.pyc", "*.png"))
     shutil.copy(names_file.ROOT / "pyproject.toml", tmp_path)
     for name, (old, new) in CHANGES.items():
@@ -104,6 +104,7 @@ def test_a_change_of_each_kind_is_found(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "REDSESS_DEMO_DIR": str(tmp_path / "demo")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stderr
+    assert done.stdout, done.stderr
     assert sorted({*FOUND.strip().splitlines()} - {*done.stdout.splitlines()}) == []
 
 
