@@ -126,7 +126,7 @@ class Closing:
     def _is_over(self) -> bool:
         """Tell whether nothing is to be saved. The cookie then stays, is deleted, or gets a newer key."""
         session, empty = self.session, self.session.is_empty()
-        if session.cookie.late and session.session_key is None:
+        if session.cookie.late and session.saved_key is None:
             # The browser already has a newer cookie. This response must not replace it, unless somebody signs in.
             return empty or not session.modified or self.failed
         if empty:

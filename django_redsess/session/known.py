@@ -143,10 +143,16 @@ class SessionState(SessionBase):
         return sid_of(self.session_key) if self.session_key else None
 
     @property
+    def saved_key(self) -> str | None:
+        """The session key of the last save, whoever saved. None for a new session, even if its key is chosen."""
+        pending, key = self.pending, self.session_key
+        return pending.rotates_from or (None if key == pending.own_key else key)
+
+    @property
     def stored_sid(self) -> str | None:
         """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
-        old_key = self.pending.rotates_from
-        return sid_of(old_key) if old_key else self.sid
+        key = self.saved_key
+        return sid_of(key) if key else None
 
     @property
     def stored_key(self) -> str | None:
@@ -201,11 +207,17 @@ class SessionState(SessionBase):
         self.pending = self.pending._replace(own_key=key)
 
     def rotate_key(self) -> None:
-        """Give the session another key in the same bucket. The next save moves the session to it."""
-        old_key = self.pending.rotates_from or self.session_key
+        """
+        Give the session another key in the same bucket. The next save moves the session to it.
+
+        A new session gets a key if a user has signed in. A guest's gets it when it is saved: one without data never is.
+        """
+        old_key, user_id = self.saved_key, self.loaded_user_id
         if old_key is not None:
             self.pending = self.pending._replace(rotates_from=old_key)
             self._session_key = new_key(bucket_of(old_key))
+        elif user_id:
+            self.give_key(user_id)
 
     def move_home(self, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
         """

@@ -129,7 +129,7 @@ def reading_anew(session: SessionStore) -> Steps[None]:
     session that was not loaded, or is not stored yet. Raises UpdateError if the session is not the same user's any
     more.
     """
-    if "_session_cache" not in session.__dict__ or session.session_key is None:
+    if "_session_cache" not in session.__dict__ or session.saved_key is None:
         return
     if session.modified:
         yield from session.saving()

@@ -302,14 +302,13 @@ class SessionStore(SessionState):
         raises SessionLimitReached.
         """
         self.pending = self.pending._replace(sign_in=PendingSignIn(limit))
-        user_id = self.loaded_user_id
-        if user_id and self.session_key is not None:
+        # Choose the key now. Later receivers of Django's signal then find the key that the cookie will have.
+        if user_id := self.loaded_user_id:
             if self.pending.rotates_from is None:
                 # Django's login() keeps the key if the same user was signed in before.
                 self.rotate_key()
                 self.modified = True
-            # Move now. Later receivers of Django's signal then find the key that the cookie will have.
-            self.move_home(user_id)
+            self.move_home(user_id, must_create=self.saved_key is None)
         # The notice is about the session of the old cookie. That session may have been another user's.
         if self.cookie.notice is not None:
             if self.visit is not None and self.visit.on_notice:
@@ -331,7 +330,7 @@ class SessionStore(SessionState):
 
     def abandon(self) -> None:
         """Discard all changes since the last save, including a new key. The next access loads the data again."""
-        self._session_key = self.pending.rotates_from or self.session_key
+        self._session_key = self.saved_key
         self.known = NOTHING_KNOWN
         self.pending = self.pending._replace(sign_in=None, rotates_from=None, ends_copies=False)
         self.modified = False
@@ -342,7 +341,7 @@ class SessionStore(SessionState):
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
-        if self.session_key is None:
+        if self.saved_key is None:
             return (yield from self.creating())
         if self.known.gone and not must_create:
             raise UpdateError
@@ -360,7 +359,8 @@ class SessionStore(SessionState):
             # cookie of a guest is no proof: it may be planted, and then another visitor has signed in with it.
             raise UpdateError
         while True:
-            self.give_key(user_of(data))
+            if self.session_key is None or self.saved_key is not None:
+                self.give_key(user_of(data))
             try:
                 yield from SaveAttempts(self, data, must_create=True).steps()
             except CreateError:
@@ -393,9 +393,10 @@ class SessionStore(SessionState):
                 # The next sign-in may be another user's. A message of this session is not for that user.
                 self.visit.on_notice(None)
             # Until a rotation is saved, the session is stored under its old key.
-            session_key = pending.rotates_from or self.session_key
+            session_key = self.saved_key
         if pending != NOTHING_PENDING:
-            self.pending = pending._replace(signs_out=False, rotates_from=None if is_own else pending.rotates_from)
+            kept = pending._replace(signs_out=False)
+            self.pending = kept._replace(rotates_from=None, own_key=None) if is_own else kept
         if session_key is None or not self._validate_session_key(session_key):
             return
         # Another request may have rotated the loaded session. Then the session under the new key must end, too. But
@@ -406,7 +407,7 @@ class SessionStore(SessionState):
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
         base, user_id = self.known.record, user_of(data)
         signs_in = user_id and base is not None and (not base.user_id or self.pending.sign_in is not None)
-        self.pending = self.pending._replace(rotates_from=None)
+        self.pending = self.pending._replace(rotates_from=None, own_key=None)
         if not (outcome.rotated_to and signs_in):
             self.known = GONE
             raise UpdateError

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 600
 """A fault may let the tests run for ever."""
 
-COPIED = ("benchmarks", "django_redsess", "docs", "testproject", "tests", "pyproject.toml", "README.rst")
+COPIED = ("benchmarks", "django_redsess", "docs", "release", "testproject", "tests", "pyproject.toml", "README.rst")
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, sid_of
 from tests.helpers.oracle import disagreements
-from tests.helpers.sign_ins import request_of, sign_in
+from tests.helpers.sign_ins import request_of, sids_of, sign_in
 from tests.helpers.site.people import person
 from tests.helpers.store import faults, have_partitions, stored, traces
 
@@ -37,7 +37,7 @@ def test_key_and_sid_say_the_same_bucket_by_which_the_session_is_found(redis, pa
 
 
 @pytest.mark.parametrize("policy", [None, "end_oldest", "end_least_recent", "refuse"])
-def test_who_signs_in_in_a_guests_session_moves_to_the_own_bucket_under_the_key_that_receivers_saw(
+def test_who_signs_in_gets_a_session_in_the_own_bucket_under_the_key_that_receivers_saw(
     redis, partitions: int, users_in_no_table, set_limit, new_session, policy: str | None
 ) -> None:
     if policy:
@@ -66,6 +66,10 @@ def test_who_signs_in_in_a_guests_session_moves_to_the_own_bucket_under_the_key_
             # And who signs in again.
             again = sign_in(user, session)
             assert seen.pop() == again.session_key != session.session_key
+            # And a visitor who had no session.
+            new = sign_in(user)
+            assert seen.pop() == new.session_key
+            assert sids_of(user) == {again.sid, new.sid}
     finally:
         user_logged_in.disconnect(receiver)
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
@@ -12,6 +14,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable
 from django_redsess.transport.keys import sid_of
+from tests.helpers.online import user_elsewhere
 from tests.helpers.outages import full
 from tests.helpers.sign_ins import POLICIES, sign_in
 
@@ -61,6 +64,8 @@ def test_the_first_of_two_concurrent_rotations_wins(new_session) -> None:
 
 
 def test_sign_in_takes_two_round_trips_with_one_partition(round_trips, new_session, partitions) -> None:
+    # A process asks for the agreement of a partition when it meets it.
+    new_session("7")
     session = new_session(colour="blue")
     round_trips()
     opened = SessionStore(session.session_key)
@@ -86,13 +91,12 @@ def test_a_full_server_refuses_to_rotate_and_leaves_the_old_session(redis, new_s
 
 @pytest.fixture
 def stored_by_another(users_in_no_table: None) -> Iterator[list[str]]:
-    """The sids under which another receiver of Django's signal stores sessions of visitors who have none."""
+    """The sids under which another receiver of Django's signal stores sessions of users who sign in."""
     sids = []
 
     def receive(request: HttpRequest, **kwargs: Any) -> None:
-        if request.session.session_key is None:
-            request.session.create()
         sids.append(request.session.sid)
+        request.session.save()
 
     user_logged_in.connect(receive)
     yield sids
@@ -102,6 +106,53 @@ def stored_by_another(users_in_no_table: None) -> Iterator[list[str]]:
 def test_a_session_that_another_receiver_stores_keeps_its_key(stored_by_another) -> None:
     session = sign_in("7")
     assert stored_by_another == [session.sid] == [found.sid for found in online.sessions()]
+
+
+def new_and_signed_in(user: str) -> SessionStore:
+    session = SessionStore()
+    session[SESSION_KEY] = user
+    session.signed_in()
+    assert session.session_key is not None
+    return session
+
+
+def test_a_new_session_with_a_key_is_not_stored(round_trips) -> None:
+    round_trips()
+    session = new_and_signed_in("7")
+    assert (session.saved_key, session.stored_sid, session.stored_key) == (None, None, None)
+    first = session.session_key
+    session.cycle_key()
+    assert session.session_key not in (None, first)
+    assert round_trips() == 0
+    session.save()
+    assert [found.sid for found in online.sessions()] == [session.sid]
+    assert session.stored_key == session.session_key
+    assert SessionStore(first).load() == {}
+
+
+def test_a_new_session_that_is_given_up_is_never_stored(round_trips) -> None:
+    abandoned, flushed, deleted = (new_and_signed_in("7") for _ in range(3))
+    round_trips()
+    abandoned.abandon()
+    flushed.flush()
+    deleted.delete()
+    assert round_trips() == 0
+    assert (abandoned.session_key, flushed.session_key) == (None, None)
+    with pytest.raises(UpdateError):
+        deleted.save()
+    assert online.count() == 0
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_session_that_ended_before_a_sign_in_stays_ended_however_often_it_is_saved(new_session, is_async) -> None:
+    session = SessionStore(new_session(colour="blue").session_key)
+    session[SESSION_KEY] = user_elsewhere(session.stored_sid)
+    session.signed_in()
+    online.end(session.stored_sid)
+    for _ in range(3):
+        with pytest.raises(UpdateError):
+            async_to_sync(session.asave)() if is_async else session.save()
+    assert online.count() == 0
 
 
 def one(user: object) -> int:
