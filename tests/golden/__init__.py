@@ -1,5 +1,5 @@
 """
-Golden stores: what a release has written, kept byte by byte.
+Golden stores: what a release has written, kept byte by byte. And rows that it has written into the database.
 
 Each folder is named after the first release that wrote so, such as ``1.0``. Every later release of the same major
 version must use its stores: load, save, list, search, check and move what is in them. And as long as the newest folder

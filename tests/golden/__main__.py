@@ -9,7 +9,12 @@ from django.conf import settings
 
 # No more than the engine needs: what is written does not depend on the site.
 settings.configure(
-    INSTALLED_APPS=["django_redsess"],
+    INSTALLED_APPS=[
+        "django.contrib.auth",
+        "django.contrib.contenttypes",
+        "django_redsess",
+        "django_redsess.contrib.history",
+    ],
     SESSION_ENGINE="django_redsess.backend",
     SESSION_CACHE_ALIAS="sessions",
     SECRET_KEY="another",
@@ -19,8 +24,9 @@ django.setup()
 
 from django.test import override_settings  # noqa: E402
 
+from django_redsess.contrib.history import blocks, receivers  # noqa: E402
 from testproject import servers  # noqa: E402
-from tests.golden import dumps  # noqa: E402
+from tests.golden import dumps, rows  # noqa: E402
 from tests.golden.contents import STORES, fill, store_of  # noqa: E402
 from tests.helpers.outages import caches  # noqa: E402
 
@@ -40,6 +46,9 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m tests.golden", description=__doc__)
     parser.add_argument("release", type=release, help="the first version that writes so, such as 1.3")
     chosen = parser.parse_args().release
+    # There is no database: of rows, only what would be written is asked.
+    receivers.disconnect()
+    blocks.disconnect()
     for name, options in STORES.items():
         with (
             closing(servers.Server(servers.available()["valkey"])) as server,
@@ -49,6 +58,8 @@ def main() -> None:
             golden = dumps.taken(server.client, options, fill(server.client))
             dumps.write(chosen, name, golden)
             print(f"tests/golden/{chosen}/{name}.json has {len(golden.keys)} keys, written on {golden.server}.")
+    for table, lines in rows.write(chosen).tables.items():
+        print(f"tests/golden/{chosen}/rows.json has {len(lines)} rows of {table}.")
 
 
 main()

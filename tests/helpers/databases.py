@@ -13,7 +13,7 @@ from contextlib import closing
 
 from testproject.databases import KINDS, available
 
-TESTS = ("tests/contrib/history", "tests/contrib/api/test_sign_ins.py")
+TESTS = ("tests/contrib/history", "tests/contrib/api/test_sign_ins.py", "tests/golden/test_rows.py")
 """What asks the database in earnest: rows, their pages and filters, exports, repair. Tables are made by migrations."""
 
 
