@@ -91,12 +91,9 @@ def insert(rows: Rows) -> None:
     """Write the rows as a process of that release does, which knows no other columns."""
     quote = connection.ops.quote_name
     with connection.cursor() as cursor:
-        for table, lines in rows.tables.items():
-            fields = {field.column: field for model in MODELS for field in model._meta.concrete_fields}
-            for line in lines:
-                columns, marks = ", ".join(map(quote, line)), ", ".join(["%s"] * len(line))
-                values = [
-                    fields[name].get_db_prep_save(fields[name].to_python(each), connection)
-                    for name, each in line.items()
-                ]
+        for model in MODELS:
+            fields, table = {field.column: field for field in model._meta.concrete_fields}, model._meta.db_table
+            for row in rows.tables[table]:
+                columns, marks = ", ".join(map(quote, row)), ", ".join(["%s"] * len(row))
+                values = [fields[name].get_db_prep_save(fields[name].to_python(row[name]), connection) for name in row]
                 cursor.execute(f"INSERT INTO {quote(table)} ({columns}) VALUES ({marks})", values)
