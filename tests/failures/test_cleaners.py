@@ -107,6 +107,7 @@ def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up
     for thread in threads:
         thread.start()
     time.sleep(2)
+    wait_until(lambda: sum(len(thread.live) for thread in threads) > 50)
     for thread in threads:
         thread.stop.set()
     for thread in threads:
