@@ -308,7 +308,7 @@ class SessionStore(SessionState):
                 # Django's login() keeps the key if the same user was signed in before.
                 self.rotate_key()
                 self.modified = True
-            self.move_home(user_id, must_create=self.saved_key is None)
+            self.move_home(user_id)
         # The notice is about the session of the old cookie. That session may have been another user's.
         if self.cookie.notice is not None:
             if self.visit is not None and self.visit.on_notice:
