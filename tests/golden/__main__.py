@@ -56,9 +56,11 @@ def main() -> None:
             store_of(options),
         ):
             golden = dumps.taken(server.client, options, fill(server.client))
-            dumps.write(chosen, name, golden)
+            dumps.write(chosen, name, golden._asdict())
             print(f"tests/golden/{chosen}/{name}.json has {len(golden.keys)} keys, written on {golden.server}.")
-    for table, lines in rows.write(chosen).tables.items():
+    written = rows.written()
+    dumps.write(chosen, "rows", written._asdict())
+    for table, lines in written.tables.items():
         print(f"tests/golden/{chosen}/rows.json has {len(lines)} rows of {table}.")
 
 

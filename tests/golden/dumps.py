@@ -52,13 +52,19 @@ def releases() -> list[str]:
 
 
 def read(release: str, store: str) -> Golden:
-    return Golden(**json.loads((FOLDER / release / f"{store}.json").read_text()))
+    return Golden(**contents(release, store))
 
 
-def write(release: str, store: str, golden: Golden) -> None:
+def contents(release: str, name: str) -> dict[str, Any]:
+    """Return what the file ``name`` of a release holds."""
+    found: dict[str, Any] = json.loads((FOLDER / release / f"{name}.json").read_text())
+    return found
+
+
+def write(release: str, name: str, held: dict[str, Any]) -> None:
     folder = FOLDER / release
     folder.mkdir(exist_ok=True)
-    (folder / f"{store}.json").write_text(json.dumps(golden._asdict(), indent=1, sort_keys=True) + "\n")
+    (folder / f"{name}.json").write_text(json.dumps(held, indent=1, sort_keys=True) + "\n")
 
 
 def taken(client: redis.Redis, options: dict[str, Any], session_keys: dict[str, str]) -> Golden:

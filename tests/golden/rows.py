@@ -77,14 +77,7 @@ def described(objects: Iterable[Model]) -> list[dict[str, Any]]:
 
 
 def read(release: str) -> Rows:
-    return Rows(**json.loads((dumps.FOLDER / release / "rows.json").read_text(encoding="utf-8")))
-
-
-def write(release: str) -> Rows:
-    rows = written()
-    text = json.dumps(rows._asdict(), indent=1, sort_keys=True, ensure_ascii=False)
-    (dumps.FOLDER / release / "rows.json").write_text(text + "\n", encoding="utf-8")
-    return rows
+    return Rows(**dumps.contents(release, "rows"))
 
 
 def insert(rows: Rows) -> None:
@@ -93,7 +86,7 @@ def insert(rows: Rows) -> None:
     with connection.cursor() as cursor:
         for model in MODELS:
             fields, table = {field.column: field for field in model._meta.concrete_fields}, model._meta.db_table
-            for row in rows.tables[table]:
+            for row in rows.tables.get(table, []):
                 columns, marks = ", ".join(map(quote, row)), ", ".join(["%s"] * len(row))
                 values = [fields[name].get_db_prep_save(fields[name].to_python(row[name]), connection) for name in row]
                 cursor.execute(f"INSERT INTO {quote(table)} ({columns}) VALUES ({marks})", values)

@@ -22,7 +22,6 @@ the old folder, and make one of what is written now: python -m tests.golden MINO
 @pytest.fixture
 def migrated(transactional_db) -> Iterator[None]:
     yield
-    SignIn.objects.all().delete()
     call_command("migrate", APP, verbosity=0)
 
 
