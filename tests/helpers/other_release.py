@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.helpers.running import ROOT
-
-PARTS = ("pyproject.toml", "README.rst", "LICENSE", "django_redsess", "testproject", "tests")
-"""What is needed to build a wheel, and to run the site of the tests."""
+from tests.helpers.tree import copy_tree
 
 
 class Release(NamedTuple):
@@ -40,9 +38,7 @@ def other_release(folder: Path) -> Release:
         _git("archive", f"--output={archive}", tags[0])
         shutil.unpack_archive(archive, sources, filter="data")
     else:
-        for name in PARTS:
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, sources / name)
+        copy_tree(sources)
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(sources)]
     subprocess.run(build, check=True, capture_output=True)
     [wheel] = folder.glob("*.whl")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,13 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.helpers.tree import copy_tree
 from tests.planted import Fault, faults
 
-ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 600
 """A fault may let the tests run for ever."""
-
-COPIED = ("benchmarks", "django_redsess", "docs", "release", "testproject", "tests", "pyproject.toml", "README.rst")
 
 
 def main() -> int:
@@ -41,11 +38,7 @@ def _is_found(fault: Fault, *, slow: bool, processes: str) -> bool:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="redsess-planted-") as name:
         copy = Path(name)
-        for each in COPIED:
-            if (ROOT / each).is_dir():
-                shutil.copytree(ROOT / each, copy / each, ignore=shutil.ignore_patterns("__pycache__", "results"))
-            else:
-                shutil.copy(ROOT / each, copy / each)
+        copy_tree(copy)
         fault.plant(copy)
         how = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "--hypothesis-profile=short"]
         how += ["-n", processes, "--dist=worksteal", *([] if slow else ["-m", "not slow"])]

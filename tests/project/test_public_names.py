@@ -1,7 +1,6 @@
 """Whoever changes a public name sees it in the diff: ``docs/reference/public-names.txt`` has all of them."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from django.utils import timezone
 
 from django_redsess import online
 from tests.helpers.public_names import names_file, python
+from tests.helpers.tree import copy_tree
 
 ADVICE = """
 What is removed or changed needs a deprecation before: see "Deprecate a public name" in CONTRIBUTING.rst.
@@ -93,9 +93,7 @@ FOUND = """
 
 @pytest.mark.unit
 def test_a_change_of_each_kind_is_found(tmp_path: Path) -> None:
-    for part in ("django_redsess", "docs", "release", "testproject", "tests"):
-        shutil.copytree(names_file.ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("*.pyc", "*.png"))
-    shutil.copy(names_file.ROOT / "pyproject.toml", tmp_path)
+    copy_tree(tmp_path)
     for name, (old, new) in CHANGES.items():
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert old in text, f"{name} has no {old!r} any more"
