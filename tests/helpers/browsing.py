@@ -58,7 +58,7 @@ def visiting(browser: Browser, url: str) -> Iterator[Callable[..., Page]]:
             reduced_motion="reduce",
             user_agent=CHROME_MAC,
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         opened.append(context)
         return context.new_page()
 

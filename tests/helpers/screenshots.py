@@ -76,7 +76,7 @@ def browsers(browser: Browser, demo: Demo) -> Iterator[OpenBrowser]:
         )
         # The admin's list of models takes a quarter of the width.
         context.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         page = context.new_page()
         opened.append(page)
         if who:

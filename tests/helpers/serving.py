@@ -18,7 +18,7 @@ from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
 from django_redsess.backend import SessionStore
 from tests.helpers.site.people import passwords
 
-SECONDS = 20
+SECONDS = 60
 """How long anything may take before a test takes it for stuck."""
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.both_servers
 def test_two_hundred_requests_at_once_count_to_two_hundred(site_settings, partitions, new_session, locks) -> None:
     cookie = new_session(number=0).session_key
     with serving(REQUESTS) as site, ThreadPoolExecutor(REQUESTS) as pool:
-        answers = list(pool.map(lambda _: site.ask("/locks/count/", cookie), range(REQUESTS)))
+        answers = list(pool.map(lambda _: site.ask("/locks/patient/count/", cookie), range(REQUESTS)))
     assert {answer.status for answer in answers} == {200}
     assert sorted(int(answer.text) for answer in answers) == list(range(REQUESTS))
     assert SessionStore(cookie)["number"] == REQUESTS
@@ -35,7 +35,7 @@ def test_two_hundred_tasks_of_one_event_loop_count_to_two_hundred(site_settings,
     async def ask() -> str:
         client = AsyncClient()
         client.cookies["sessionid"] = cookie
-        response = await client.get("/locks/async/count/")
+        response = await client.get("/locks/async/patient/count/")
         assert response.status_code == 200
         return str(response.content.decode())
 

@@ -135,6 +135,8 @@ urlpatterns = [
     path("passive/count/", passive(one_at_a_time()(count))),
     path("", one_at_a_time()(include(([path("included/count/", count, name="count")], "shop"), namespace="paid"))),
     path("", one_at_a_time()(include([path("in/", include([path("async/count/", acount, {"shop": 1})]))]))),
+    path("patient/count/", one_at_a_time(wait=120)(count)),
+    path("async/patient/count/", one_at_a_time(wait=120)(acount)),
     path("hasty/count/", one_at_a_time(wait=0.1)(count)),
     path("hasty/problem/", answer_problems(one_at_a_time(wait=0.1)(count))),
     path("async/hasty/count/", one_at_a_time(wait=0.1)(acount)),
