@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 import redis
 from redis.backoff import NoBackoff
@@ -54,14 +56,23 @@ def free_port() -> int:
 
     Port 0 would not do: the system then chooses among the ports that it also gives to outgoing connections. A process
     gets each port once: django-redis keeps the connections to an address, with the time-outs that they were made with.
+    No other process of this user gets it while this one lives, even before anything listens on it.
     """
     while True:
         port = FIRST_PORT + secrets.randbelow(PORTS)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in _given:
+                # A lock on one byte, whose number is the port. The system takes it back when the process ends.
+                fcntl.lockf(_taken_ports(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 _given.add(port)
                 return port
+
+
+@cache
+def _taken_ports() -> IO[bytes]:
+    """Return a file of this user's, in which processes lock the ports that they were given."""
+    return (Path(tempfile.gettempdir()) / f"redsess-ports-{os.getuid()}").open("ab")
 
 
 class Server:

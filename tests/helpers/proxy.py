@@ -45,7 +45,7 @@ class Proxy:
         self._mode: Mode = "pass"
         self._loss: Loss | None = None
         self._before: list[tuple[bytes, Callable[[], object]]] = []
-        self._clients: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+        self._clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._changing = asyncio.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -91,37 +91,51 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     async def _listen(self) -> None:
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1000)
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, backlog=1000)
+
+    async def _stop_listening(self) -> None:
+        loop = asyncio.get_running_loop()
+        for listening in self._listener.sockets:
+            loop.remove_reader(listening)
+        # A listener that is closed between accept() and its next step would leave that connection open.
+        await asyncio.sleep(0)
+        self._listener.close()
 
     async def _change(self, mode: Mode) -> None:
         # A client that is cut goes on at once, and may bring about the next change while this one is under way.
         async with self._changing:
-            if mode == "refuse" and self._mode != "refuse":
-                self._listener.close()
-            if self._mode == "refuse" and mode != "refuse":
+            before = self._mode
+            if mode == "refuse" and before != "refuse":
+                self._mode = "refuse"
+                await self._stop_listening()
+            if before == "refuse" and mode != "refuse":
                 await self._listen()
-            if mode == "refuse" or self._mode != "pass":
+            if mode == "refuse" or before != "pass":
                 # Also those that were left without an answer: what the client has sent is lost.
                 for writer in list(self._clients):
                     await self._cut(writer)
             self._mode = mode
 
     async def _end_tasks(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Wait for what is under way: all clients have been cut. A task that is cancelled at once closes nothing."""
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(tasks)
 
     async def _cut(self, writer: asyncio.StreamWriter) -> None:
         task = self._clients.pop(writer, None)
         writer.transport.abort()
-        if task is not None and task is not asyncio.current_task():
+        if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._mode == "refuse":
+            writer.transport.abort()
+            return
         self.accepted += 1
-        self._clients[writer] = asyncio.current_task()
+        self._clients[writer] = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server: asyncio.StreamWriter | None = None
         replies: asyncio.Task[None] | None = None
         losing: list[Loss] = []

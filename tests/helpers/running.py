@@ -122,7 +122,7 @@ class Gunicorn:
         return False
 
 
-def wait_until(condition: Callable[[], Any], *, seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], Any], *, seconds: float = 60) -> None:
     """Return as soon as ``condition`` holds; fail where it does not in that time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -21,6 +21,7 @@ from django_redsess import online
 from django_redsess.contrib.history import devices, mails, repair
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.signals import new_device
+from testproject.servers import free_port
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.usefixtures("history")
@@ -412,11 +413,6 @@ def test_a_real_server_gets_both_forms_of_the_mail(alice, sends_to) -> None:
     [message] = mailbox.messages
     assert message["To"] == "alice@shop.example"
     assert [part.get_content_type() for part in message.get_payload()] == ["text/plain", "text/html"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 @pytest.fixture(params=["silent", "a letter now and then", "closed"])

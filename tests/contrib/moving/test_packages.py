@@ -206,12 +206,17 @@ class Process:
     def __init__(self, command: list[str], **options: Any) -> None:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._log = (options["cwd"] / f"{port}.log").open("w+")
-        self._process = subprocess.Popen([*command, str(port)], stdout=self._log, stderr=self._log, **options)
-        wait_until(self._answers)
+        self._log = Path(options["cwd"], f"{port}.log")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen([*command, str(port)], stdout=log, stderr=log, **options)
+        try:
+            wait_until(self._answers)
+        except BaseException:
+            self.close()
+            raise
 
     def _answers(self) -> bool:
-        assert self._process.poll() is None, Path(self._log.name).read_text()
+        assert self._process.poll() is None, self._log.read_text()
         with suppress(requests.ConnectionError):
             return requests.get(f"{self.url}/", headers={"X-Forwarded-For": "192.0.2.1"}, timeout=20).ok
         return False
@@ -219,7 +224,6 @@ class Process:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._log.close()
 
 
 class Device:

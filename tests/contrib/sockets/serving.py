@@ -68,6 +68,7 @@ class Site:
             wait_until(self._serves)
         except BaseException:
             self.process.kill()
+            self.process.wait()
             raise
 
     def _serves(self) -> bool:
