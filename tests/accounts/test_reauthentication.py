@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.hashers import PBKDF2PasswordHasher, make_password
 from django.contrib.auth.models import User
@@ -264,7 +265,7 @@ def test_no_page_with_a_button_can_be_framed_without_djangos_middleware(here, se
     User.objects.update(is_staff=True, is_superuser=True)
     pages = [here.get(LIST), here.post(END_OTHERS), here.get(NOT_ME), here.get("/api/v1/")]
     lists = ["django_redsess/onlinesession/", "django_redsess/popularitem/", "redsess_history/signin/"]
-    lists += [f"{lists[0]}{path}" for path in ("numbers/", "blocked/", f"{sid_of(here)}/change/")]
+    lists += [f"{lists[0]}{path}" for path in ("numbers/", "blocked/", f"{quote(sid_of(here))}/change/")]
     lists += [f"{lists[0]}confirm/?sid={sid_of(here)}", f"{lists[1]}confirm/"]
     admins = [here.get(f"/admin/{path}", follow=True) for path in lists]
     settings.X_FRAME_OPTIONS = "SAMEORIGIN"

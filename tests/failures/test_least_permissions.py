@@ -25,7 +25,7 @@ from django_redsess.transport import packing
 from testproject.clusters import Cluster
 from testproject.nodes import Node
 from testproject.shop.models import Product
-from tests.helpers.admin_pages import LIST, answer
+from tests.helpers.admin_pages import LIST, answer, page_of
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import caches, our_errors
 from tests.helpers.permissions import DOCS, commands, listed
@@ -81,7 +81,7 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     sid = others[0].sid
     for query in ("", "?q=alice", "?o=-2", "?active=1h", "?guests=true", f"?user={alice.pk}", f"?q={sid}"):
         assert staff.get(LIST + query).status_code == 200
-    assert staff.get(f"{LIST}{sid}/change/", follow=True).status_code == 200
+    assert staff.get(page_of(sid), follow=True).status_code == 200
     assert staff.get("/admin/django_redsess/popularitem/").status_code == 200
     asked = staff.post(LIST, {"action": "end_selected", "_selected_action": [sid]})
     answer(staff, asked)

@@ -18,7 +18,7 @@ from netaddr import IPSet
 from django_redsess.contrib import geoip2 as public_places
 from django_redsess.online import places
 from tests.admin.visits import from_place
-from tests.helpers.admin_pages import LIST
+from tests.helpers.admin_pages import LIST, page_of
 from tests.helpers.store import text_of
 
 LYON, OSLO = "81.2.69.160", "2a02:d280::7"
@@ -53,9 +53,9 @@ def test_the_lists_and_pages_show_places_and_ask_for_all_of_a_page_together(admi
     page = admin_client.get(LIST).text
     assert "Lyon, &lt;France&gt;" in page
     assert "Oslo" in page
-    assert "Lyon, &lt;France&gt;" in admin_client.get(f"{LIST}{sids[0]}/change/").text
+    assert "Lyon, &lt;France&gt;" in admin_client.get(page_of(sids[0])).text
     # The page of another session has those of the user's other ones, too.
-    assert "Oslo" in admin_client.get(f"{LIST}{sids[2]}/change/").text
+    assert "Oslo" in admin_client.get(page_of(sids[2])).text
     here = Client()
     here.force_login(User.objects.get(username="alice"))
     own = here.get(reverse("django_redsess:sessions")).text
@@ -65,7 +65,7 @@ def test_the_lists_and_pages_show_places_and_ask_for_all_of_a_page_together(admi
 
 
 def test_a_page_asks_once_for_what_is_new(admin_client, sids, new_session) -> None:
-    for path in (f"{LIST}{sids[0]}/change/", LIST):
+    for path in (page_of(sids[0]), LIST):
         admin_client.get(path)
     assert len(ASKED) == 1
     from_place(new_session(str(User.objects.get(username="alice").pk)), "192.0.2.1")
