@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.admin.utils import quote
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.hashers import PBKDF2PasswordHasher, make_password
 from django.contrib.auth.models import User
@@ -19,6 +18,7 @@ from django_redsess import online
 from django_redsess.accounts import reauthentication
 from testproject import urls as shop_urls
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in
+from tests.helpers.admin_pages import page_of
 from tests.helpers.store import make_older
 from tests.helpers.visitors import Browser
 
@@ -265,9 +265,10 @@ def test_no_page_with_a_button_can_be_framed_without_djangos_middleware(here, se
     User.objects.update(is_staff=True, is_superuser=True)
     pages = [here.get(LIST), here.post(END_OTHERS), here.get(NOT_ME), here.get("/api/v1/")]
     lists = ["django_redsess/onlinesession/", "django_redsess/popularitem/", "redsess_history/signin/"]
-    lists += [f"{lists[0]}{path}" for path in ("numbers/", "blocked/", f"{quote(sid_of(here))}/change/")]
+    lists += [f"{lists[0]}{path}" for path in ("numbers/", "blocked/")]
     lists += [f"{lists[0]}confirm/?sid={sid_of(here)}", f"{lists[1]}confirm/"]
-    admins = [here.get(f"/admin/{path}", follow=True) for path in lists]
+    urls = [*(f"/admin/{path}" for path in lists), page_of(sid_of(here))]
+    admins = [here.get(url, follow=True) for url in urls]
     settings.X_FRAME_OPTIONS = "SAMEORIGIN"
     of_site = here.get(f"/admin/{lists[0]}")
     assert {page.status_code for page in [*pages, *admins]} == {200}

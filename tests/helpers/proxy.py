@@ -94,9 +94,8 @@ class Proxy:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self.port, backlog=1000)
 
     async def _stop_listening(self) -> None:
-        loop = asyncio.get_running_loop()
         for listening in self._listener.sockets:
-            loop.remove_reader(listening)
+            self._loop.remove_reader(listening)
         # A listener that is closed between accept() and its next step would leave that connection open.
         await asyncio.sleep(0)
         self._listener.close()
@@ -133,7 +132,7 @@ class Proxy:
             writer.transport.abort()
             return
         self.accepted += 1
-        self._clients[writer] = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._clients[writer] = self._loop.create_task(self._serve(reader, writer))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server: asyncio.StreamWriter | None = None

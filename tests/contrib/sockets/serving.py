@@ -67,8 +67,7 @@ class Site:
         try:
             wait_until(self._serves)
         except BaseException:
-            self.process.kill()
-            self.process.wait()
+            self.close()
             raise
 
     def _serves(self) -> bool:

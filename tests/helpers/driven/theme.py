@@ -3,12 +3,11 @@
 import html
 import re
 
-from django.contrib.admin.utils import quote
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 
 from django_redsess import online
-from tests.helpers.admin_pages import LIST
+from tests.helpers.admin_pages import LIST, page_of
 from tests.helpers.driven.pages import Browser, check, confirmed, text_of
 from tests.helpers.items import LIST as MOST_VIEWED
 
@@ -32,7 +31,7 @@ def main() -> None:
     for link in filters:
         # Nobody here is a guest, or has a browser that a filter names.
         assert names(admin.get(LIST + link)) or re.search("guests=only|browser=|system=", link), link
-    page = text_of(admin.get(f"{LIST}{quote(bob.sid)}/change/"))
+    page = text_of(admin.get(page_of(bob.sid)))
     for shown in ("Viewed items", "_auth_user_id", "Ends:", "End this session", bob.sid):
         assert shown in page, shown
     assert "1 session" in text_of(admin.get(f"{USERS}{keys['bob']}/change/"))

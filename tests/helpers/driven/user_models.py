@@ -25,7 +25,7 @@ from django.urls import reverse
 from django_redsess import online
 from django_redsess.admin import UserSessionsMixin
 from django_redsess.signals import EndedSession, Reason, sessions_ended
-from tests.helpers.admin_pages import LIST
+from tests.helpers.admin_pages import LIST, page_of
 from tests.helpers.driven.pages import Browser, check, confirmed, link, links, text_of
 from tests.helpers.site.user_models.models import User
 from tests.helpers.store import keyspace, make_due, sid_of
@@ -185,10 +185,10 @@ def shown(site: Site) -> None:
             # Nobody here is a guest, of the staff, or has a browser that a filter names.
             assert site.listed(query) in (twice([name]), []), query
         for how in BROWSERS:
-            page = site.admin.get(f"{LIST}{quote(site.sid(name, how))}/change/")
+            page = site.admin.get(page_of(site.sid(name, how)))
             [sid] = sids - {site.sid(name, how)}
             others = {each.partition("?")[0] for each in links(page, LIST) if "/change/" in each}
-            assert others == {f"{LIST}{quote(sid)}/change/"}, others
+            assert others == {page_of(sid)}, others
             assert site.listed(link(page, "All sessions of this user").removeprefix(LIST)) == twice([name])
             own = site.browsers[name, how]
             page = own.get(ACCOUNT)
@@ -208,7 +208,7 @@ def all_of_the_list(site: Site, name: str, reason: str) -> None:
 
 
 def all_on_the_page_of_one(site: Site, name: str, reason: str) -> None:
-    page = site.admin.get(f"{LIST}{quote(site.sid(name, ONE))}/change/")
+    page = site.admin.get(page_of(site.sid(name, ONE)))
     site.end_both(name, reason, site.admin.get(link(page, "End all sessions of this user")))
 
 
