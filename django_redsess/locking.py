@@ -25,7 +25,7 @@ from django_redsess.middleware import interruption
 from django_redsess.responses import key_in, still_busy
 from django_redsess.session.known import is_key
 from django_redsess.session.lock import SessionLock, reading_anew
-from django_redsess.session.store import session_of
+from django_redsess.session.store import django_request, session_of
 from django_redsess.transport.keys import sid_of
 from django_redsess.transport.steps import Steps
 
@@ -138,7 +138,7 @@ class _Turns:
         outcome = yield from lock.taking(self.wait, self.hold)
         if outcome != "locked":
             # There is nothing to give back.
-            del _plain(request).__dict__[LOCK]
+            del django_request(request).__dict__[LOCK]
         if outcome == "late":
             return False
         try:
@@ -157,7 +157,7 @@ def _new_lock(request: HttpRequest) -> SessionLock | None:
     session = session_of(request)
     if session is None:
         raise ImproperlyConfigured(NO_SESSION)
-    plain = _plain(request)
+    plain = django_request(request)
     key = key_in(plain)
     # By the cookie, since the object may have another key by now, which no other request has.
     if key is None or not is_key(key) or LOCK in plain.__dict__:
@@ -168,14 +168,9 @@ def _new_lock(request: HttpRequest) -> SessionLock | None:
     return lock
 
 
-def _plain(request: Any) -> Any:
-    """Return Django's own request: Django REST framework has another one around it."""
-    return getattr(request, "_request", request)
-
-
 def _is_awaited(request: HttpRequest) -> bool:
     """Tell whether a function that is no coroutine function is called in an event loop, so that it must not block."""
-    if not isinstance(_plain(request), ASGIRequest):
+    if not isinstance(django_request(request), ASGIRequest):
         return False
     try:
         asyncio.get_running_loop()

@@ -22,7 +22,7 @@ from django.views.defaults import permission_denied
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.online.labels import in_our_language
-from django_redsess.session.store import session_of
+from django_redsess.session.store import django_request, session_of
 
 OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
 """Endings of the names of headers that only caches in front of the site read. See RFC 9213."""
@@ -73,8 +73,9 @@ def set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
         httponly=settings.SESSION_COOKIE_HTTPONLY,
         samesite=settings.SESSION_COOKIE_SAMESITE,
     )
-    if session.visit is not None and session.visit.with_cookie is not None:
-        session.visit.with_cookie(response)
+    if session.visit is not None:
+        for add in session.visit.with_cookie:
+            add(response)
     patch_vary_headers(response, ("Cookie",))
 
 
@@ -106,10 +107,12 @@ def sign_out_request(request: Any) -> None:
     async def auser() -> AnonymousUser:
         return nobody
 
-    if hasattr(request, "user"):
-        request.user = nobody
-    if hasattr(request, "auser"):
-        request.auser = auser
+    # A request around Django's keeps what is written to it.
+    for each in (request, django_request(request)):
+        if hasattr(each, "user"):
+            each.user = nobody
+        if hasattr(each, "auser"):
+            each.auser = auser
 
 
 RETRY_AFTER_SECONDS = 5

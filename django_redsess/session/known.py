@@ -50,8 +50,8 @@ class Visit:
     """Whether the request is passive: made by a page itself. It prolongs nothing."""
     begins_by_view: bool = True
     """Whether viewing an item may start a session for a guest, if ``VIEWED_GUESTS`` is True."""
-    with_cookie: Callable[[HttpResponseBase], None] | None = None
-    """Called with the response that gets the session's cookie, to add another one."""
+    with_cookie: tuple[Callable[[HttpResponseBase], None], ...] = ()
+    """Each is called with the response that gets the session's cookie, to add another one."""
 
 
 class Cookie(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
 from django.core.management.base import CommandError
+from django.http import HttpRequest
 from redis.exceptions import NoScriptError
 
 from django_redsess.conf import conf
@@ -441,6 +442,18 @@ class SessionStore(SessionState):
         """Remember an outage, so that later operations fail at once."""
         # A copy has no traceback, which would hold the connection.
         self.unavailable = self.unavailable or copy(error)
+
+
+def django_request(request: Any) -> Any:
+    """
+    Return Django's own request, in which everything is noted that later code has to find.
+
+    Django REST framework has a request of its own around it. Reading there finds what Django's has. But what is written
+    there stays there.
+    """
+    while not isinstance(request, HttpRequest) and (inner := getattr(request, "_request", None)) is not None:
+        request = inner
+    return request
 
 
 def session_of(request: Any) -> SessionStore | None:

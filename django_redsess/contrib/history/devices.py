@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.session.address_index import V6_PLACES
-from django_redsess.session.store import session_of
+from django_redsess.session.store import django_request, session_of
 
 COOKIE = "redsess_device"
 AGE_SECONDS = 400 * 24 * 3600
@@ -36,8 +36,8 @@ def signed_in(sender: Any, request: HttpRequest, **kwargs: Any) -> None:
     if session is None or session.visit is None:
         return
     name = _name_in(request) or secrets.token_urlsafe(16)
-    request._redsess_device = _hash(name)  # type: ignore[attr-defined]
-    session.visit.with_cookie = partial(_set_cookie, name)
+    django_request(request)._redsess_device = _hash(name)
+    session.visit.with_cookie += (partial(_set_cookie, name),)
 
 
 def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
