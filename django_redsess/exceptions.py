@@ -45,7 +45,13 @@ class SignInRefused(PermissionDenied):
     Django's ``login()`` raises it. If the user is blocked only after that, the save of the session raises it. Then
     nobody is signed in, and the visitor's session has ended. The text of the exception is meant for the visitor: it has
     the message and until when. If nobody catches it, the answer is a page with this text and the status 403.
+
+    Django's signal ``user_logged_in`` raises it, too, if a package sends it for a token of a blocked user. Then the
+    visitor's session stays as it is.
     """
+
+    user_id: str = ""
+    """The primary key of the user who is refused, as text."""
 
     until: datetime | None = None
     """Until when the user is blocked. None if that is not why the sign-in is refused."""

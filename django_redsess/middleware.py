@@ -309,8 +309,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if session is not None and isinstance(exception, UpdateError):
             raise interruption() from exception
         if session is not None and isinstance(exception, SignInRefused):
-            # The view may have saved the session by itself.
-            session.flush()
+            if exception.user_id in ("", session.loaded_user_id):
+                # The view may have saved the session by itself. That of another user stays.
+                session.flush()
             return refused(request, exception)
         return None
 

@@ -219,7 +219,8 @@ def refused(
         # The site does not load templates from apps.
         return None
     response.headers["Cache-Control"] = "no-store"
-    if settings.SESSION_COOKIE_NAME in request.COOKIES:
+    session = session_of(request)
+    if settings.SESSION_COOKIE_NAME in request.COOKIES and (session is None or session.session_key is None):
         # Its session has ended.
         delete_cookie(response)
     _closes_too(response, instead_of)

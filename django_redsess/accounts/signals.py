@@ -69,17 +69,25 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     It asks whether the user is blocked. If the limit may refuse the sign-in, the session is saved immediately: the
     script that saves it counts the user's sessions, and looks for a block. Raises SignInRefused, ImproperlyConfigured,
     and the errors of a save. Then nobody is signed in.
+
+    A signal without a sign-in into the request's session, such as one for a token, is about another session or none. A
+    blocked user is refused then, too, and the session stays as it is.
     """
     session = session_of(request)
     if session is None:
+        return
+    user_id = online.user_id_of(user)
+    if not session.has_become(user_id):
+        session.refuse_blocked(user_id)
         return
     try:
         limit = user_limit.limit_at_sign_in(user)
         if limit is not None and limit.policy == REFUSE:
             session.signed_in(limit)
             session.save()
+            session.cleared_user_id = user_id
         else:
-            session.refuse_blocked(online.user_id_of(user))
+            session.refuse_blocked(user_id)
             session.signed_in(limit)
     except Exception as error:
         sign_out_request(request)
@@ -90,9 +98,13 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
         raise
 
 
-def signed_out(sender: Any, request: Any, **kwargs: Any) -> None:
-    """Receive Django's signal ``user_logged_out``."""
-    if (session := session_of(request)) is not None:
+def signed_out(sender: Any, request: Any, user: AbstractBaseUser | None = None, **kwargs: Any) -> None:
+    """Receive Django's signal ``user_logged_out``. A signal about a user of a token is not about the session."""
+    session = session_of(request)
+    if session is None:
+        return
+    user_id = "" if user is None else online.user_id_of(user)
+    if session.loaded_user_id in ("", user_id):
         session.signed_out()
 
 

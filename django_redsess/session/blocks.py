@@ -115,7 +115,7 @@ def refusal(block: Block) -> SignInRefused:
         "time": f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
     }
     refused = SignInRefused(f"{text} {block.message}" if block.message else text)
-    refused.until, refused.message = block.until, block.message
+    refused.user_id, refused.until, refused.message = block.user_id, block.until, block.message
     return refused
 
 

@@ -362,4 +362,6 @@ class SaveAttempts:
         # flush() must not follow the loaded session to a key that another request has given it.
         self.session.known = NOTHING_KNOWN
         observers.event("sign_in_refused", reason="limit")
-        return SessionLimitReached(user_limit.REFUSED % {"maximum": maximum})
+        reached = SessionLimitReached(user_limit.REFUSED % {"maximum": maximum})
+        reached.user_id = user_of(self.data)
+        return reached

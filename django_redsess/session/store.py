@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, ClassVar
 
+from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
 from django.core.management.base import CommandError
@@ -49,6 +50,8 @@ class SessionStore(SessionState):
     """The other store, in an engine that moves sessions."""
     cleared_user_id = ""
     """The id of a user whom this object has found not blocked, at a sign-in."""
+    user_written = False
+    """Whether a user's id was written into the data, as ``login()`` does, and no signal has told of it yet."""
 
     @property
     def ended(self) -> Notice | None:
@@ -166,6 +169,18 @@ class SessionStore(SessionState):
                 pass
         except SessionStoreUnavailable as error:
             raise ClearingError(str(error)) from error
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._session[key] = value
+        self.modified = True
+        if key == SESSION_KEY:
+            self.user_written = True
+
+    async def aset(self, key: str, value: Any) -> None:
+        (await self._aget_session())[key] = value
+        self.modified = True
+        if key == SESSION_KEY:
+            self.user_written = True
 
     def _get_session(self, no_load: bool = False) -> dict[str, Any]:
         self.accessed = True
@@ -293,6 +308,17 @@ class SessionStore(SessionState):
         if self.cleared_user_id != user_id:
             self.run(blocks.refuse(user_id))
             self.cleared_user_id = user_id
+
+    def has_become(self, user_id: str) -> bool:
+        """
+        Tell whether a sign-in of this user has just been written into the data. It tells so once for each sign-in.
+
+        A signal alone is no sign-in: packages send it for tokens, too.
+        """
+        if self.loaded_user_id != user_id:
+            return False
+        has_become, self.user_written = self.user_written, False
+        return has_become
 
     def signed_in(self, limit: Limit | None = None) -> None:
         """

@@ -12,11 +12,13 @@ from hashlib import blake2b
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.signing import BadSignature, Signer
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from django_redsess.contrib.history.models import SignIn
+from django_redsess.online import user_id_of
 from django_redsess.session.address_index import V6_PLACES
 from django_redsess.session.store import django_request, session_of
 
@@ -30,10 +32,10 @@ EARLIER_MAX = 1000
 _signer = Signer(salt="django_redsess.history.device")
 
 
-def signed_in(sender: Any, request: HttpRequest, **kwargs: Any) -> None:
+def signed_in(sender: Any, request: HttpRequest, user: AbstractBaseUser, **kwargs: Any) -> None:
     """Receive Django's signal ``user_logged_in``. The response that brings the session's cookie brings ours, too."""
     session = session_of(request)
-    if session is None or session.visit is None:
+    if session is None or session.visit is None or session.loaded_user_id != user_id_of(user):
         return
     name = _name_in(request) or secrets.token_urlsafe(16)
     django_request(request)._redsess_device = _hash(name)
