@@ -30,6 +30,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.device_icons import device_icon
 from django_redsess.online.labels import when
+from django_redsess.online.listing import rounded_size
 from django_redsess.permissions import rules
 from django_redsess.querysets import visible
 from django_redsess.session.deadlines import SLACK_MAX, slack_of
@@ -283,7 +284,7 @@ class SessionPageAdmin(EndingAdmin):
 
     @admin.display(description=gettext_lazy("data"))
     def data(self, session: OnlineSession) -> str:
-        """Show the keys of the data and the size of each value, and the values to those who may see them."""
+        """Show the keys of the data and the size of each value, rounded, and the values to those who may see them."""
         page: PageData = session.page
         details, with_values = page.details, rules().may_see_data(page.request.user, session)
         if details is None or details.data is None:
@@ -293,7 +294,7 @@ class SessionPageAdmin(EndingAdmin):
             headings.append(gettext("Value"))
         for key, size in islice(details.sizes.items(), KEYS_MAX):
             value = [_value_text(key, details.data[key])] if with_values else []
-            rows.append([visible(text) for text in (str(key), filesizeformat(size), *value)])
+            rows.append([visible(text) for text in (str(key), filesizeformat(rounded_size(size)), *value)])
         if not rows:
             return gettext("It has no data.")
         left = len(details.sizes) - len(rows)
@@ -301,8 +302,11 @@ class SessionPageAdmin(EndingAdmin):
         lacking = "" if with_values else pages.missing("view_session_data")
         return table(headings, rows) + pages.paragraph(more) + pages.paragraph(lacking)
 
-    @admin.display(description=gettext_lazy("size in the store"))
+    @admin.display(description=gettext_lazy("Size"))
     def size(self, session: OnlineSession) -> str:
+        """Show the size of the data before compression, in whole KiB."""
+        if session.session.size is None:
+            return gettext("The data can't be read.")
         # A plain space lets the line break.
         return filesizeformat(session.session.size).replace("\xa0", " ")
 

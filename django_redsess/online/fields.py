@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +40,8 @@ class Field(NamedTuple):
 
     ``source`` is the attribute that has the value, or a function that makes it of a row. ``absent`` is what a CSV file
     has in place of None, and of a text that is empty. ``of_request`` tells that the value depends on who asks: files
-    that no request asked for have no such field, see :func:`without_request`.
+    that no request asked for have no such field, see :func:`without_request`. ``for_staff`` tells that users do not
+    learn it of their own sessions: see ``OWN_SESSION``.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Field(NamedTuple):
     source: str | Callable[[Described], Any]
     absent: str = ""
     of_request: bool = False
+    for_staff: bool = False
 
     def value(self, row: Described) -> Any:
         found = getattr(row.described, self.source) if isinstance(self.source, str) else self.source(row)
@@ -91,10 +93,25 @@ SESSION = (
         lambda row: row.is_current,
         of_request=True,
     ),
-    Field("size", int | None, "The size of the record in Redis, in bytes.", "size"),
+    Field(
+        "size",
+        int | None,
+        "The size of the session's data before compression, in bytes, rounded up to whole KiB (1024 bytes); none for "
+        "an unreadable session.",
+        "size",
+        for_staff=True,
+    ),
     Field("newest_item", str | None, "The item that the session has viewed last.", "newest_item"),
 )
 """The fields of a live session."""
+
+OWN_SESSION = tuple(field for field in SESSION if not field.for_staff)
+"""
+Those that users are told of their own sessions.
+
+No length is among them: who can put text beside a secret into a session, and learns how long both are together, finds
+out the secret. See "No length tells a secret" in docs/explanation/security.rst.
+"""
 
 SIGN_IN = (
     Field("id", str, "The primary key of the row that stores the sign-in.", "id"),
@@ -133,17 +150,20 @@ def without_request(fields: Iterable[Field]) -> tuple[Field, ...]:
 
 
 def described(
-    sessions: Iterable[Session], users: Users = NO_USERS, current_sid: str | None = None
+    sessions: Iterable[Session],
+    users: Users = NO_USERS,
+    current_sid: str | None = None,
+    columns: Sequence[Field] = SESSION,
 ) -> list[dict[str, Any]]:
     """
-    Describe sessions by ``SESSION``: times are datetimes, and what is absent is None.
+    Describe sessions by ``columns``: times are datetimes, and what is absent is None.
 
     ``current_sid`` is the session of the request. Places are asked for together: call this once a page.
     """
     sessions = list(sessions)
     found = places.by_address(each.address for each in sessions)
     rows = (Described(each, users, found.get(each.address, ""), each.sid == current_sid) for each in sessions)
-    return [{field.name: field.value(row) for field in SESSION} for row in rows]
+    return [{field.name: field.value(row) for field in columns} for row in rows]
 
 
 def sign_ins_described(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) -> list[dict[str, Any]]:

@@ -49,6 +49,9 @@ CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``of_users`` in ``lua/online.lua``."""
 
 
+SIZE_STEP = 1024
+"""In bytes. Sizes are told in whole steps."""
+
 _SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
 
 Guests = bool | Literal["only"]
@@ -524,8 +527,9 @@ class Session:
     ``user_id`` is the user's primary key as text, ``""`` for a guest or an unreadable record. ``created_at`` is the
     time of the sign-in, None for a guest. ``last_seen_at`` is the time of the last request, rounded down by up to
     ``TOUCH_INTERVAL``. ``expires_at`` is the deadline. All times are aware, in UTC. ``address`` and ``user_agent`` are
-    those of the request that last saved the session, ``""`` if unknown. ``size`` is the size of the record in Redis, in
-    bytes. ``newest_item`` is the item that the session viewed last, or ``""``.
+    those of the request that last saved the session, ``""`` if unknown. ``size`` is the size of the data before
+    compression, in bytes, rounded up to whole KiB (1024 bytes); None for an unreadable record. ``newest_item`` is the
+    item that the session viewed last, or ``""``.
     """
 
     sid: str
@@ -535,8 +539,19 @@ class Session:
     expires_at: datetime
     address: str
     user_agent: str
-    size: int
+    size: int | None
     newest_item: str
+
+
+def rounded_size(size: int) -> int:
+    """
+    Return ``size`` rounded up to whole KiB: both are in bytes.
+
+    Exact, it would tell ``true`` from ``false``. It must be the size of what is *not* compressed. That of a record,
+    however rounded, would tell secrets: text that somebody puts beside one takes a byte less if it repeats a part of
+    the secret, and filler makes that byte reach the next KiB.
+    """
+    return -(-size // SIZE_STEP) * SIZE_STEP
 
 
 def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) -> list[Session]:
@@ -549,12 +564,12 @@ def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) 
             if owners is not None and record.user_id not in owners:
                 raise RecordError("it is in the list of a user whose it is not")
             user_id, (address, user_agent) = record.user_id, stored_client(record)
+            size = rounded_size(len(record.data))
         except RecordError as error:
             log_unusable(sid, error)
             if owners is not None:
                 continue
-            user_id, (address, user_agent) = "", Client()
-        size = len(packed)
+            user_id, (address, user_agent), size = "", Client(), None
         times = (created_at, last_seen_at, expires_at)
         found.append(Session(sid, user_id, *times, address, user_agent, size, newest_item))
     return found

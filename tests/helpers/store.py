@@ -105,6 +105,11 @@ def stored(client: redis.Redis) -> int:
     return sum(client.hlen(partition.login) for partition in keyspace().partitions)
 
 
+def length_of(client: redis.Redis, sid: str) -> int:
+    """The length of a session's record, in bytes."""
+    return int(client.hstrlen(keyspace().of_sid(sid).login, sid))
+
+
 def now_of(client: redis.Redis) -> datetime:
     """The server's time."""
     seconds, microseconds = client.time()

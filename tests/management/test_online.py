@@ -222,7 +222,7 @@ def test_json_has_every_detail(users, new_session) -> None:
     )
     assert created_at.utcoffset() == last_seen_at.utcoffset() == expires_at.utcoffset() == datetime.now(UTC).utcoffset()
     assert created_at <= last_seen_at < expires_at
-    assert row.pop("size") > 50
+    assert row.pop("size") == 1024
     assert row == {
         "id": session.sid,
         "user_id": str(users["alice"].pk),

@@ -15,14 +15,14 @@ from django_redsess.contrib.api.problems import AUTHENTICATION_REQUIRED, PASSWOR
 from django_redsess.contrib.api.schemas import (
     Ended,
     ListQuery,
+    OwnSession,
+    OwnSessionList,
     Password,
-    Session,
     SessionId,
-    SessionList,
     answers,
 )
 from django_redsess.online.cursor import Place
-from django_redsess.online.fields import described
+from django_redsess.online.fields import OWN_SESSION, described
 from django_redsess.online.listing import SessionFilter
 
 router = Router(tags=["Your own sessions"])
@@ -31,7 +31,7 @@ router.add_decorator(for_asker)
 NO_SESSION = "You have no session with this id."
 
 
-@router.get("me/sessions", response=answers(SessionList))
+@router.get("me/sessions", response=answers(OwnSessionList))
 def list_own_sessions(request: Any, asked: Query[ListQuery]) -> Any:
     """List your sessions. The newest sign-ins come first. `next` is null on the last page."""
     place = asked.place(2, "me")
@@ -54,7 +54,7 @@ def end_own_sessions(request: Any) -> Any:
     return {"ended": ended, "may_return": ended.may_return}
 
 
-@router.get("me/sessions/{id}", response=answers(Session, 404))
+@router.get("me/sessions/{id}", response=answers(OwnSession, 404))
 def get_own_session(request: Any, id: Path[SessionId]) -> Any:
     """Show one of your sessions. Another user's session is not found, as one that is over."""
     return _described(request, _own(request, id))[0]
@@ -93,7 +93,8 @@ def reauthenticate(request: Any, body: Password) -> None:
 
 
 def _described(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
-    return described(sessions, {online.user_id_of(request.user): request.user}, sid_of(request))
+    users = {online.user_id_of(request.user): request.user}
+    return described(sessions, users, sid_of(request), OWN_SESSION)
 
 
 def _own(request: Any, sid: str) -> list[online.Session]:

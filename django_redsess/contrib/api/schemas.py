@@ -23,7 +23,7 @@ from django_redsess import online
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.contrib.api import problems
 from django_redsess.online.export import iso
-from django_redsess.online.fields import BLOCK, SESSION, SIGN_IN
+from django_redsess.online.fields import BLOCK, OWN_SESSION, SESSION, SIGN_IN
 from django_redsess.online.fields import Field as DescribedField
 from django_redsess.online.listing import SIDS_MAX, USERS_MAX
 from django_redsess.session import notice
@@ -180,6 +180,7 @@ def _schema_of(name: str, fields: Iterable[DescribedField], **types: Any) -> Any
 
 
 Session = _schema_of("Session", SESSION)
+OwnSession = _schema_of("OwnSession", OWN_SESSION)
 SignIn = _schema_of("SignIn", SIGN_IN)
 Block = _schema_of("Block", BLOCK, until=Iso)
 
@@ -198,6 +199,11 @@ class SessionList(BaseModel):
     sessions: list[Session]  # type: ignore[valid-type]
     next: Next
     looked_through: LookedThrough | None = None
+
+
+class OwnSessionList(BaseModel):
+    sessions: list[OwnSession]  # type: ignore[valid-type]
+    next: Next
 
 
 class SignInList(BaseModel):

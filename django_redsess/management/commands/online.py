@@ -87,7 +87,7 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
         "expires": _time(session.expires_at),
         "address": printable(labels.stored(session.address)),
         "browser": printable(labels.stored(labels.browser_name(session.user_agent))),
-        "size": filesizeformat(session.size).replace("\xa0", " "),
+        "size": filesizeformat(session.size).replace("\xa0", " ") if session.size else "",
         "newest item": printable(session.newest_item),
         "id": printable(session.sid),
     }

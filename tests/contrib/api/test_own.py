@@ -50,7 +50,6 @@ def test_a_user_lists_the_own_sessions_and_no_data_of_them(alice, here, there, r
         "is_current": True,
         "device": "",
         "place": "",
-        "size": found.size,
         "newest_item": None,
     }
     assert "secret" not in str(answer)
