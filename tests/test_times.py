@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import BaseCommand, call_command, get_commands, load_command_class
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -28,6 +28,7 @@ from django_redsess.contrib.history.management import commands as of_history
 from django_redsess.contrib.history.models import BlockCopy, SignIn
 from django_redsess.contrib.moving.management import commands as of_moving
 from django_redsess.management import commands as own_commands
+from django_redsess.management.commands import cleansessions, cleanviewed
 from tests.contrib.api.test_endpoints import ALL as ALL_OF_API
 from tests.contrib.history.rows import row
 from tests.helpers.accounts import sid_of, sign_in
@@ -147,28 +148,54 @@ def test_every_url_of_the_api_works(root, lived_in) -> None:
     assert found["put", "users/{user}/block"].status_code == 200
 
 
-COMMANDS: dict[str, list[list[str]]] = {
-    "blockuser": [["alice", "--for", "1h"], ["--list"], ["alice", "--lift"]],
-    "cleansessions": [[], ["--check"], ["--repair"]],
-    "cleanviewed": [[]],
-    "endsessions": [["bob", "--noinput"], ["--all", "--noinput"]],
-    "history": [["--repair", "--prune"], ["--export", "alice"], ["--export", "alice", "--json"]],
-    "movesessions": [[]],
-    "online": [[], ["--json"], ["--user", "alice"], ["--csv"]],
-    "supportgroup": [[]],
+COMMANDS: dict[str, list[str]] = {
+    "online": [
+        *("", "--json", "--csv", "--user alice", "--search alice --staff", "--active", "--active 1h", "--id {sid}"),
+        *("--guests", "--guests only", "--network 127.0.0.0/8", "--browser Chrome", "--system Android"),
+        *("--order created_at --offset 0 --limit 1", "--order=-last_seen_at"),
+    ],
+    "history": ["--repair --prune --heartbeat {file} --json", "--export alice", "--export alice --json"],
+    "movesessions": ["--dry-run", "--json --heartbeat {file}", "--from a", "--back", "--finish"],
+    "cleansessions": [
+        *("", "--check", "--repair", "--dry-run", "--only expired --batch-size 10 --max-sessions 10", "--guests 0"),
+        *("--heartbeat {file} --json", "--forever"),
+    ],
+    "cleanviewed": ["--dry-run --json", "--limit 1 --batch-size 1 --heartbeat {file} --noinput", "--forever"],
+    "supportgroup": ["", "Others"],
+    "blockuser": ["--list", "bob --for 1h --message Later", "--list", "bob --lift"],
+    "endsessions": [
+        *("alice --dry-run --json", "alice --keep {sid} --message Later --noinput"),
+        "--all --new-secret-key --noinput",
+    ],
 }
+"""Calls of each command, with each of its options, in an order in which a session stays until the last ones."""
+
+OF_ALL = set(BaseCommand().create_parser("", "")._option_string_actions) | {"--no-input"}
 
 
-def test_every_command_works(lived_in) -> None:
+def test_every_command_works_with_every_option(lived_in, settings, tmp_path, monkeypatch) -> None:
     folders = [*own_commands.__path__, *of_history.__path__, *of_moving.__path__]
     assert {each.name for each in iter_modules(folders)} == set(COMMANDS)
+    for service in (cleansessions, cleanviewed):
+        # It is asked to stop when it rests for the first time.
+        monkeypatch.setattr(service.Command, "rest", lambda command: setattr(command.stop, "asked", True))
+    monkeypatch.setattr(cleansessions, "FIRST_JOBS_SECONDS", 0)
+    there = {"sid": lived_in["sid"], "file": str(tmp_path / "heart")}
+    before, moves = settings.SESSION_ENGINE, {"MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": True}
+    began = online.get(lived_in["sid"]).created_at.astimezone(ZONE)
+    told = {}
     for name, calls in COMMANDS.items():
-        for arguments in calls:
-            # A refusal is an answer in one line.
-            try:
-                call_command(name, *arguments, stdout=StringIO(), stderr=StringIO())
-            except CommandError:
-                assert name == "movesessions"
+        settings.SESSION_ENGINE = "django_redsess.contrib.moving" if name == "movesessions" else before
+        settings.REDSESS = {**settings.REDSESS, **(moves if name == "movesessions" else {"MOVE_FROM": None})}
+        options = set(load_command_class(get_commands()[name], name).create_parser("", name)._option_string_actions)
+        assert options - OF_ALL <= {each.partition("=")[0] for each in " ".join(calls).split()}, name
+        for line in calls:
+            told[name, line] = out = StringIO()
+            arguments = [argument.format(**there) for argument in line.split()]
+            call_command(name, *arguments, stdout=out, stderr=StringIO())
+    table = told["online", ""].getvalue().splitlines()
+    assert table[0].split()[1:4] == ["SIGNED", "IN", f"({datetime.now(ZONE).tzname()})"]
+    assert f"{began:%Y-%m-%d %H:%M}" in table[1]
 
 
 def calls_of(there: dict[str, str], users: dict[str, User]) -> dict[str, Callable[[Any], Any]]:

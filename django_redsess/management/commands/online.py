@@ -94,7 +94,7 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
 
 
 def _heading(title: str) -> str:
-    zone = timezone.localtime().tzname()
+    zone = timezone.localtime(datetime.now(UTC)).tzname()
     named = f" ({zone})" if title == "signed in" and zone != "UTC" else ""
     return title.upper() + named
 
