@@ -206,7 +206,7 @@ local function sort_out(sids, named)
   end
   return count, math.min(size, BYTES_MAX), {
     views = views, user_lists = user_lists, members = members, of_guests = of_guests, names = names, there = there,
-    guests_there = guests_there,
+    guests_there = guests_there, unknown = #unknown,
   }
 end
 
@@ -230,11 +230,12 @@ local function delete_sids(sids, count, sorted, order)
 end
 
 -- Take sessions out of every key: up to AT_ONCE_MAX, or as many as have BYTES_MAX of records together. Returns how many
--- of the sids were dealt with, and how many bytes their records had.
+-- of the sids were dealt with, how many bytes their records had, and how many had no record that says whose they are:
+-- those are still in the list of a user, if they were in one.
 -- Without a reason, the sessions live on elsewhere and have not ended. `order` is a list whose first entries are these
 -- sids. `quiet` leaves out whom it ended. `message` is for the users to read.
 local function end_sessions(sids, reason, order, quiet, message)
-  if #sids == 0 then return 0, 0 end
+  if #sids == 0 then return 0, 0, 0 end
   local count, size, sorted = sort_out(sids, reason and not quiet)
   delete_sids(sids, count, sorted, order)
   message = message or ""
@@ -251,7 +252,7 @@ local function end_sessions(sids, reason, order, quiet, message)
     redis.pcall("HINCRBY", totals, reason, sorted.there)
     if sorted.guests_there > 0 then redis.pcall("HINCRBY", totals, "guests:" .. reason, sorted.guests_there) end
   end
-  return count, size
+  return count, size, sorted.unknown
 end
 
 -- Sessions that are too many. Guests' end first, to make room for those with a user.

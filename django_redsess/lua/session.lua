@@ -175,8 +175,9 @@ return 1
 -- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
 -- happens above that, `full_at` as in above_limit. The rest is as in `save`.
 -- Reply: "saved", then "crowded" if the user may still have too many. Or nothing is written: "taken" if another session
--- has this sid; "clock" and the time by which the record must be made; "refused" and ""; "blocked" and "". The last
--- three are followed by the item. See with_ended.
+-- has this sid; "clock" and the time by which the record must be made; "refused" and ""; "blocked" and ""; "again" and
+-- "" if it may be refused, and entries that do not count were taken out. The last four are followed by the item. See
+-- with_ended.
 local found = not is_new and redis.call("HGET", login, sid)
 -- The client repeats a command whose reply was lost. Whether that reply said "crowded" is not known: it is said again.
 if found then
@@ -187,8 +188,8 @@ if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
 if is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
-local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy, full_at)
-if not leaving then return with_ended({ "refused", "", item }) end
+local leaving, excess, reason, uncounted = above_limit(user_id, sid, nil, limit, policy, full_at)
+if not leaving then return reply_of_refusal(user_id, uncounted, item) end
 
 add_session(sid, record, user_id, login_time, at, due, place)
 for index = 1, viewed and #viewed or 0, 2 do
@@ -197,7 +198,7 @@ end
 -- pcall, twice: the session is there, even if a full server refuses these.
 if item then pcall(record_view, sid, item, keep, items_max) end
 if not viewed then redis.pcall("HINCRBY", totals, "created", 1) end
-return with_ended({ "saved", end_excess(leaving, excess, reason) })
+return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncounted) })
 
 --- change: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
 -- `save` does the rest.
@@ -278,7 +279,7 @@ return moved == 1 and 1 or 0
 -- `full_at` are as in `create`, the rest as in `save`. `follows` says that who watches the old sid is to watch the new
 -- one.
 -- Reply: as that of `save`. But "saved" is followed by "crowded" if the user may still have too many; it may be
--- "refused", as in `create`; and it is "blocked" whoever was the user before.
+-- "refused" or "again", as in `create`; and it is "blocked" whoever was the user before.
 local note, note_lifetime = "rotated " .. sid, 300000
 
 -- The client repeats a command whose reply was lost: then the session has moved already.
@@ -289,8 +290,8 @@ if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "chang
 if is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
 local expected = steady_time_of(seen_list_of(user_id))
 if record ~= "" and not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
-local leaving, excess, reason = above_limit(user_id, sid, old_sid, limit, policy, full_at)
-if not leaving then return with_ended({ "refused", "", item }) end
+local leaving, excess, reason, uncounted = above_limit(user_id, sid, old_sid, limit, policy, full_at)
+if not leaving then return reply_of_refusal(user_id, uncounted, item) end
 
 -- The new sid first: if a full server refuses it, the old one is as it was.
 if record ~= "" then
@@ -309,7 +310,7 @@ if record == "" then redis.call("DEL", viewed_by .. old_sid) end
 if user_of(found) == "" then note = note .. " guest" end
 if follows then note = note .. " follow" end
 redis.call("SET", ended_of .. old_sid, note, "PX", note_lifetime)
-return with_ended({ "saved", end_excess(leaving, excess, reason) })
+return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncounted) })
 
 --- end: End sessions: those that are named, or up to AT_ONCE_MAX of a list.
 -- KEYS: partition source?
@@ -360,6 +361,8 @@ for place, sid in ipairs(sids) do
   end
 end
 local count = end_sessions(ending, reason ~= "" and reason, nil, false, message)
+-- What has no record, or another one than the list says, is still there, and would come again.
+if source and count > 0 then redis.call("ZREM", source, unpack(ending, 1, count)) end
 if count < #ending then dealt_with = places[count + 1] - 1 end
 
 -- Sessions that stay may be seen meanwhile, and move up. So the next call goes on from a score, and not from a rank.

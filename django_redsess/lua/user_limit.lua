@@ -31,6 +31,17 @@ local function sort_others(list, sid, old_sid)
   return live, overdue, place, signed_in
 end
 
+-- Those of `live` that have a record. The others are added to `overdue`: entries of a store that was restored in part.
+local function with_record(live, overdue)
+  -- Each session has a record and a deadline. To look for each record takes longer.
+  if redis.call("HLEN", login) >= redis.call("ZCARD", expire) then return live end
+  local found = {}
+  for _, sid in ipairs(live) do
+    table.insert(redis.call("HEXISTS", login, sid) == 1 and found or overdue, sid)
+  end
+  return found
+end
+
 -- Put sessions in the order in which they end: the longest unseen first; of those that were last seen at the same time,
 -- the one that signed in first. `unused_first` puts those before that were never used since they signed in: a program
 -- that signs in for each request leaves them. The latest tenth of all may be about to be used, and is left out of this.
@@ -49,31 +60,51 @@ end
 
 -- Find the sessions that must end so that a user has no more than `limit` (nil: any number), with the one that signs in
 -- as `sid`, in place of `old_sid` (nil: of none). Where a partition has `full_at` sessions with a user (nil: never full),
--- one of this user must end, so that nobody else's does. Returns up to AT_ONCE_MAX sids, how many must end in all, and
--- the reason; or nil if the sign-in is refused. Due sessions do not count. If all that are looked at are due, they end.
+-- one of this user must end, so that nobody else's does. Returns up to AT_ONCE_MAX sids, or nil if the sign-in is
+-- refused; how many must end in all; the reason; and what does not count: sessions that are due, and entries without a
+-- session. If there are others behind them, these go first: then none of the sessions is known to be too many.
 local function above_limit(user_id, sid, old_sid, limit, policy, full_at)
-  if not limit and not full_at then return {}, 0 end
+  if not limit and not full_at then return {}, 0, "", {} end
   local list = online_user_of .. user_id
   local count = redis.call("ZCARD", list)
   local is_full = count > 0 and full_at and redis.call("ZCARD", recent) >= full_at
-  if not is_full and count < (limit or math.huge) then return {}, 0 end
+  if not is_full and count < (limit or math.huge) then return {}, 0, "", {} end
   local others = count_others(count, list, sid, old_sid)
   local live, overdue, place, signed_in = sort_others(list, sid, old_sid)
-  local excess, reason = others - #overdue + 1 - (limit or math.huge), "replaced"
+  local most = (limit or math.huge) - 1
+  if others - #overdue > most then live = with_record(live, overdue) end
+  local excess, reason = others - #overdue - most, "replaced"
   if excess < 1 then
-    if not is_full or #overdue > 0 or #live == 0 then return {}, 0 end
+    if not is_full or #overdue > 0 or #live == 0 then return {}, 0, "", overdue end
     excess, reason, policy = 1, "evicted", "end_unused"
   end
-  if policy == "refuse" then return nil end
-  if #live == 0 then return { unpack(overdue, 1, AT_ONCE_MAX) }, math.huge, "expired" end
+  if policy == "refuse" then return nil, 0, "", overdue end
+  if #overdue > 0 and #live + #overdue < others then return {}, math.huge, "", overdue end
 
   if policy ~= "end_oldest" then sort_to_end(live, place, signed_in, policy == "end_unused") end
-  return { unpack(live, 1, math.min(excess, #live, AT_ONCE_MAX)) }, excess, reason
+  return { unpack(live, 1, math.min(excess, #live, AT_ONCE_MAX)) }, excess, reason, overdue
+end
+
+-- End sessions of a user's list, up to AT_ONCE_MAX. Returns how many of the sids were dealt with.
+local function end_of_user(user_id, sids, reason)
+  local count, _, unknown = end_sessions(sids, reason)
+  -- No record says whose list has them. If they stayed there, the caller would go on for ever.
+  if unknown > 0 then redis.call("ZREM", online_user_of .. user_id, unpack(sids, 1, count)) end
+  return count
 end
 
 -- End what above_limit found. Returns "crowded" if more must end, else "".
-local function end_excess(sids, excess, reason)
-  return end_sessions(sids, reason) < excess and "crowded" or ""
+local function end_excess(user_id, leaving, excess, reason, uncounted)
+  local count = end_of_user(user_id, leaving, reason)
+  local dealt_with = end_of_user(user_id, { unpack(uncounted, 1, AT_ONCE_MAX) }, "expired")
+  return (count < excess or dealt_with < #uncounted) and "crowded" or ""
+end
+
+-- The reply of a sign-in that is refused. While there are any that do not count, they are taken out, and the caller
+-- tries again: they may hide that there are too few.
+local function reply_of_refusal(user_id, uncounted, item)
+  end_excess(user_id, {}, 0, "", uncounted)
+  return with_ended({ #uncounted > 0 and "again" or "refused", "", item })
 end
 
 --- end_above: End sessions of a user above a limit: the rest, if a sign-in has found too many for one script.
@@ -83,5 +114,5 @@ end
 -- Reply: "crowded" if that was not all, else "". See with_ended.
 -- It may have been ended by a later sign-in: then no room is kept for it.
 if not redis.call("ZSCORE", online_user_of .. user_id, sid) then limit = limit + 1 end
-local leaving, excess, reason = above_limit(user_id, sid, nil, limit, policy)
-return with_ended(leaving and end_excess(leaving, excess, reason) or "")
+local leaving, excess, reason, uncounted = above_limit(user_id, sid, nil, limit, policy)
+return with_ended(leaving and end_excess(user_id, leaving, excess, reason, uncounted) or "")

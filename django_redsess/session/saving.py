@@ -101,7 +101,7 @@ def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: by
     """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
     viewed = yield from reading.viewed_by(old_sid)
     made = yield from operations.create(sid, saving, viewed)
-    if made.status in ("clock", "blocked"):
+    if made.status in ("clock", "blocked", "again"):
         return made
     if made.status == "refused":
         # Two requests may sign in at once from one guest's session. The other one may have been first.
@@ -145,6 +145,9 @@ class SaveAttempts:
         while True:
             if outcome.status == "again":
                 outcome = yield from self._try_general_way()
+            if outcome.status == "again":
+                # The script has taken out entries of the user's list that do not count: each time, fewer are left.
+                continue
             if outcome.status in ("saved", "gone"):
                 return outcome
             if outcome.status == "refused":
