@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from os import getpid
@@ -137,17 +138,31 @@ class PooledConnection:
 
 class _Known(ref[PooledConnection]):
     # Knows the connection of a pooled connection that is gone: it may have replies unread, and is closed.
-    __slots__ = ("connection",)
+    __slots__ = ("connection", "tells")
 
     connection: Any
+    tells: ref[PooledConnection]
 
 
 class Waiting(Protocol):
-    """One who waits. ``pooled`` is what he is given before ``wake`` is called."""
+    """
+    A waiter. Its ``pooled`` connection is set before ``wake`` is called.
+
+    ``look`` wakes it without a pooled connection, so that it asks for those that have freed their places. It takes no
+    lock and raises nothing, and any thread may call it, also one that is in the middle of a method of this module.
+    """
 
     pooled: PooledConnection | None
 
     def wake(self) -> None: ...
+
+    def look(self) -> None: ...
+
+
+def _have_first_look(waiting: deque[Waiting], _: object) -> None:
+    # Called where a pooled connection was lost: at any moment, in any thread.
+    with suppress(IndexError):
+        waiting[0].look()
 
 
 class PooledConnections:
@@ -190,6 +205,8 @@ class PooledConnections:
         with self._lock:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
+            # It may have been told to look for all.
+            self._serve()
 
     def put(self, pooled: PooledConnection) -> None:
         """Let others have ``pooled``."""
@@ -224,6 +241,10 @@ class PooledConnections:
         before, self._master = self._master, self.source.master_address
         return before != self._master
 
+    def _deadline(self) -> float | None:
+        # Until when a new waiter waits, by the monotonic clock.
+        return None if self.wait_seconds is None else monotonic() + self.wait_seconds
+
     def _serve(self) -> None:
         while self._waiting:
             try:
@@ -245,8 +266,10 @@ class PooledConnections:
         if len(self._known) >= self.max_connections:
             return None
         pooled = PooledConnection(self._idle)
+        # Of two callbacks, Python calls the later one first: so whoever looks finds the entry.
+        tells = ref(pooled, partial(_have_first_look, self._waiting))
         pooled.known = _Known(pooled, self._gone.append)
-        pooled.known.connection = None
+        pooled.known.connection, pooled.known.tells = None, tells
         self._known.append(pooled.known)
         return pooled
 
@@ -262,18 +285,35 @@ class PooledConnections:
         del self._gone[: len(gone)]
 
 
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - monotonic())
+
+
 class _Task:
     """A task that waits."""
 
-    __slots__ = ("future", "pooled")
+    __slots__ = ("_loop", "_woken", "pooled")
 
     def __init__(self) -> None:
         self.pooled: PooledConnection | None = None
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._woken: asyncio.Future[None] = self._loop.create_future()
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait to be woken, for ``seconds`` at most. False if the time is up."""
+        await asyncio.wait((self._woken,), timeout=seconds)
+        if not self._woken.done():
+            return False
+        self._woken = self._loop.create_future()
+        return True
 
     def wake(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    def look(self) -> None:
+        with suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(self.wake)
 
 
 class LoopPool(PooledConnections):
@@ -325,13 +365,15 @@ class LoopPool(PooledConnections):
                 self.put(pooled)
 
     async def _wait(self) -> PooledConnection:
-        task = _Task()
+        task, until = _Task(), self._deadline()
         try:
             self.stand_in_line(task)
-            if task.pooled is None:
-                await asyncio.wait((task.future,), timeout=self.wait_seconds)
-                if task.pooled is None:
+            while task.pooled is None:
+                if not await task.wait(_left(until)):
                     self.leave_line(task)
+                    break
+                if task.pooled is None:
+                    self.serve()
         except BaseException:
             self.leave_line(task)
             if task.pooled is not None:
@@ -388,11 +430,15 @@ class _Thread:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def wait(self, seconds: float | None) -> None:
-        self._lock.acquire(timeout=-1 if seconds is None else seconds)
+    def wait(self, seconds: float | None) -> bool:
+        """Wait to be woken, for ``seconds`` at most. False if the time is up."""
+        return self._lock.acquire(timeout=-1 if seconds is None else seconds)
 
     def wake(self) -> None:
-        self._lock.release()
+        with suppress(RuntimeError):  # It was woken already, and does not know yet.
+            self._lock.release()
+
+    look = wake
 
 
 class Pool(PooledConnections):
@@ -482,16 +528,21 @@ class Pool(PooledConnections):
 
     def drop(self, pooled: PooledConnection) -> None:
         """Give back a connection that must not be used again, and close it."""
-        _close(pooled)
-        self.put(pooled)
+        try:
+            _close(pooled)
+        finally:
+            self.put(pooled)
 
     def lose_idle(self) -> None:
         """Close the idle connections, after one was lost, or led to a server that is no master any more."""
         idle = self.take_idle()
-        for pooled in idle:
-            _close(pooled)
-        for pooled in idle:
-            self.put(pooled)
+        try:
+            for pooled in idle:
+                _close(pooled)
+        finally:
+            for pooled in idle:
+                pooled.fresh_until, pooled.is_open = 0.0, False
+                self.put(pooled)
 
     def disconnect(self) -> None:
         """Close all connections, those in use too."""
@@ -509,13 +560,15 @@ class Pool(PooledConnections):
         self._is_told = True
 
     def _wait(self) -> PooledConnection:
-        thread = _Thread()
+        thread, until = _Thread(), self._deadline()
         try:
             self.stand_in_line(thread)
-            if thread.pooled is None:
-                thread.wait(self.wait_seconds)
-                if thread.pooled is None:
+            while thread.pooled is None:
+                if not thread.wait(_left(until)):
                     self.leave_line(thread)
+                    break
+                if thread.pooled is None:
+                    self.serve()
         except BaseException:
             self.leave_line(thread)
             if thread.pooled is not None:

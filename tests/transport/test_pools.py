@@ -233,6 +233,92 @@ def test_what_is_lost_between_two_steps_takes_no_place(use, redis) -> None:
     assert open_connections(redis, pool) == 2
 
 
+GUARD = 20
+"""Seconds after which a test gives up."""
+
+LONG = 600
+"""Seconds that a waiter would wait for a connection that nobody gives back."""
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(work).result(GUARD)
+
+
+def lose_in_cycle(held: list[Any]) -> None:
+    cycle = [held.pop()]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+
+
+LOSSES: dict[str, Callable[[list[Any]], None]] = {
+    "by its owner": lambda held: held.clear(),
+    "in another thread": lambda held: in_thread(held.clear),
+    "by the collector of cycles": lose_in_cycle,
+}
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+def test_a_connection_that_is_lost_lets_the_next_in_line_go_on(use_either, lose: Callable[[list[Any]], None]) -> None:
+    pool = use_either(max_connections=1, socket_timeout=LONG)
+    held = [pool.take()]
+    with ThreadPoolExecutor(3) as threads:
+        waiting = [threads.submit(lambda: fetch("ping", PING, 1)) for _ in range(3)]
+        try:
+            wait_until(lambda: len(pool._waiting) == 3)
+            lose(held)
+            assert [each.result(GUARD) for each in waiting] == [[b"PONG"]] * 3
+        finally:
+            # Else those who wait in vain would hold the test up.
+            pool.put(PooledConnection(pool._idle))
+
+
+@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+def test_a_connection_of_a_loop_that_is_lost_lets_the_next_in_line_go_on(
+    use, lose: Callable[[list[Any]], None]
+) -> None:
+    use(max_connections=1, socket_timeout=LONG)
+
+    async def meet() -> None:
+        pool = await connections.loop_pool(connections.pool())
+        held = [await pool.take()]
+        waiting = [asyncio.create_task(afetch("ping", PING, 1)) for _ in range(3)]
+        while len(pool._waiting) < 3:
+            await asyncio.sleep(0)
+        lose(held)
+        async with asyncio.timeout(GUARD):
+            assert await asyncio.gather(*waiting) == [[b"PONG"]] * 3
+
+    asyncio.run(meet())
+
+
+def lose_idle(pool: Any, pooled: PooledConnection) -> None:
+    pool.give(pooled)
+    pool.lose_idle()
+
+
+@pytest.mark.parametrize("close", [lambda pool, pooled: pool.drop(pooled), lose_idle], ids=["used", "idle"])
+def test_a_connection_whose_close_is_interrupted_is_given_back(
+    use, monkeypatch, close: Callable[[Any, PooledConnection], None]
+) -> None:
+    pool = use(max_connections=1)
+    pooled = pool.take()
+    before = own_id(pooled)
+
+    def interrupted(*args: Any) -> None:
+        raise Interruption
+
+    with monkeypatch.context() as changed:
+        changed.setattr(pooled.connection, "disconnect", interrupted)
+        with pytest.raises(Interruption):
+            close(pool, pooled)
+    again = pool.take()
+    # It is opened anew: it may have replies unread.
+    assert (again is pooled, own_id(again) != before) == (True, True)
+    pool.give(again)
+
+
 FORKED = """
 import os, sys
 from django.conf import settings
@@ -273,6 +359,37 @@ assert {own_id(pool.take()), own_id(pool.take())} == parents
 def test_a_fork_uses_nothing_of_its_parent(server, backend: str, kind: str) -> None:
     started = [sys.executable, "-c", FORKED, backend, server.url, kind]
     done = subprocess.run(started, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+IN_GREENLETS = """
+import sys
+from gevent import monkey
+monkey.patch_all()
+import gc, gevent
+from django.conf import settings
+from tests.helpers.backends import entry
+made = entry("Django", sys.argv[1], seconds=600, pool_class=sys.argv[2], max_connections=1)
+settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES={"sessions": made})
+from django_redsess.transport import connections
+from tests.transport.test_pools import LOSSES, PING
+from tests.helpers.store import fetch
+pool = connections.pool()
+for lose in LOSSES.values():
+    held = [pool.take()]
+    waiting = [gevent.spawn(fetch, "ping", PING, 1) for _ in range(3)]
+    while len(pool._waiting) < 3:
+        gevent.sleep(0)
+    lose(held)
+    assert gevent.wait(waiting, timeout=20) == waiting, "waited in vain"
+    assert [each.value for each in waiting] == [[b"PONG"]] * 3
+"""
+
+
+@pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
+def test_a_connection_that_is_lost_lets_the_next_greenlet_go_on(server, kind: str) -> None:
+    started = [sys.executable, "-c", IN_GREENLETS, server.url, kind]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
 
