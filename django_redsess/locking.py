@@ -123,19 +123,19 @@ class _Turns:
         return called
 
     def _call(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
-        lock = _new_lock(request)
+        lock = _new_lock(request, self.hold)
         goes_on = lock is None or lock.session.run(self._waiting(request, lock))
         return view(request, *args, **named) if goes_on else self.otherwise(request)
 
     async def _await(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
-        lock = _new_lock(request)
+        lock = _new_lock(request, self.hold)
         goes_on = lock is None or await lock.session.arun(self._waiting(request, lock))
         response = view(request, *args, **named) if goes_on else self.otherwise(request)
         return await response if isawaitable(response) else response
 
     def _waiting(self, request: HttpRequest, lock: SessionLock) -> Steps[bool]:
         """Wait for the lock. Return whether the view is to be called."""
-        outcome = yield from lock.taking(self.wait, self.hold)
+        outcome = yield from lock.taking(self.wait)
         if outcome != "locked":
             # There is nothing to give back.
             del django_request(request).__dict__[LOCK]
@@ -152,7 +152,7 @@ LOCK = "_redsess_lock"
 """The attribute of a request that has a lock, or waits for it. The middleware looks for it."""
 
 
-def _new_lock(request: HttpRequest) -> SessionLock | None:
+def _new_lock(request: HttpRequest, hold: float) -> SessionLock | None:
     """Return a lock for this request. None if it has one already, or brings no session."""
     session = session_of(request)
     if session is None:
@@ -164,7 +164,7 @@ def _new_lock(request: HttpRequest) -> SessionLock | None:
         return None
     if session.visit is None:
         raise ImproperlyConfigured(NO_SESSION)
-    lock = plain.__dict__[LOCK] = SessionLock(session, sid_of(key))
+    lock = plain.__dict__[LOCK] = SessionLock(session, sid_of(key), hold)
     return lock
 
 

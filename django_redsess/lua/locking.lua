@@ -3,12 +3,26 @@
 -- How long a waiter counts as alive after it has asked, in milliseconds. It asks several times a second.
 local ALIVE_MS = 2000
 
--- The queue of those who wait for a lock. The script's KEYS have `waiting` and `alive`.
+-- The queue of those who wait for a lock. The script's KEYS have `lock`, `waiting` and `alive`.
 
 -- Take somebody out of the queue.
 local function leave_line(token)
   redis.call("ZREM", waiting, token)
   redis.call("ZREM", alive, token)
+end
+
+-- For how long the request with this token has the lock at most, in milliseconds: its token ends with that. Nil for what
+-- another program has written.
+local function hold_of(token)
+  local hold = tonumber(string.match(token, ":(%d+)$"))
+  return hold and math.min(hold, 2 ^ 53)
+end
+
+-- Have the lock of `holder` end in time. After the clock stepped back, it would last longer by that step. A lock that
+-- another program wrote may have no end.
+local function bound_life(holder, otherwise)
+  local longest, left = hold_of(holder) or otherwise, redis.call("PTTL", lock)
+  if left < 0 or left > longest then redis.call("PEXPIRE", lock, digits(longest)) end
 end
 
 -- Take out those who have not asked for a while. A clock that went back would keep them: so it forgets what is far
@@ -17,6 +31,15 @@ local function forget_dead()
   for _, range in ipairs({ { "-inf", digits(now) }, { "(" .. digits(now + ALIVE_MS), "+inf" } }) do
     local dead = redis.call("ZRANGE", alive, range[1], range[2], "BYSCORE", "LIMIT", 0, AT_ONCE_MAX)
     for _, token in ipairs(dead) do leave_line(token) end
+  end
+end
+
+-- Who is first in line; nil for nobody. Who is not known to be alive was put there by another program.
+local function first_in_line()
+  for _ = 1, AT_ONCE_MAX do
+    local first = redis.call("ZRANGE", waiting, 0, 0)[1]
+    if not first or redis.call("ZSCORE", alive, first) then return first end
+    redis.call("ZREM", waiting, first)
   end
 end
 
@@ -36,10 +59,10 @@ end
 
 --- lock: Take the lock of a session, or a place among those who wait for it.
 -- KEYS: login lock waiting alive
--- ARGV: sid token hold:number waits:flag anywhere:flag
--- The first in line takes the lock once nobody has it, for `hold` milliseconds. Who already has it, as after a lost
--- reply, keeps it as it is. Without `waits`, who does not get it at once leaves the line. A session that is gone has no
--- lock, unless it may live elsewhere, too: `anywhere`.
+-- ARGV: sid token waits:flag anywhere:flag
+-- The first in line takes the lock once nobody has it, for as many milliseconds as its token says. Who already has it,
+-- as after a lost reply, keeps it as it is. Without `waits`, who does not get it at once leaves the line. A session that
+-- is gone has no lock, unless it may live elsewhere, too: `anywhere`.
 -- Reply: "locked"; "gone"; or how many are ahead in line.
 if not anywhere and redis.call("HEXISTS", login, sid) == 0 then
   leave_line(token)
@@ -47,9 +70,10 @@ if not anywhere and redis.call("HEXISTS", login, sid) == 0 then
 end
 local holder = redis.call("GET", lock)
 if holder == token then return "locked" end
+local hold = hold_of(token)
+if holder then bound_life(holder, hold) end
 forget_dead()
-local first = redis.call("ZRANGE", waiting, 0, 0)[1] or token
-if not holder and first == token then
+if not holder and (first_in_line() or token) == token then
   redis.call("SET", lock, token, "PX", digits(hold))
   leave_line(token)
   return "locked"

@@ -8,7 +8,6 @@ holds nobody for longer than the lock lasts. Nothing else looks at the lock: sav
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 from os import urandom
 from typing import Any
 
@@ -27,8 +26,11 @@ from django_redsess.transport.steps import Call, Steps, adrive, drive, in_store
 PAUSE_MIN = 0.005
 """Seconds between two questions of the first in line. Those behind wait so much longer for each who is ahead."""
 
-PAUSE_MAX = 0.25
+PAUSE_MAX = 0.5
 """Seconds. Well below ``ALIVE_MS`` in ``lua/locking.lua``."""
+
+PAUSE_IN_PLACE_MAX = 0.25
+"""Seconds. A request that keeps its place for long asks less often, and not less often than this for that."""
 
 LEFT_OVER_AT_ONCE = 20
 """How many locks that were left over in an outage a request gives back for others, at most."""
@@ -39,43 +41,43 @@ class SessionLock:
     The lock of ``session``, as one request has it, waits for it, or will.
 
     ``sid`` is that of the key in the cookie. It is in the store that the settings describe, wherever the session is
-    while sessions move between stores.
+    while sessions move between stores. The request has the lock for up to ``hold`` seconds.
     """
 
-    def __init__(self, session: SessionStore, sid: str) -> None:
+    def __init__(self, session: SessionStore, sid: str, hold: float) -> None:
         self.session, self.sid, self.partition = session, sid, keyspace().of_sid(sid)
-        self.token = urandom(16).hex()
+        # Whoever finds the lock learns from the token how long it may last.
+        self.token = f"{urandom(16).hex()}:{max(1, hold * 1000):.0f}"
 
-    def taking(self, wait: float, hold: float) -> Steps[str]:
+    def taking(self, wait: float) -> Steps[str]:
         """
-        Wait for the lock, for up to ``wait`` seconds, and have it for up to ``hold`` seconds.
+        Wait for the lock, for up to ``wait`` seconds.
 
         Return ``"locked"``; ``"gone"`` if the session is gone, and has no lock; or ``"late"`` if others had it for all
         that time. Raises SessionStoreUnavailable in an outage.
         """
-        if left_over:
-            yield from _giving_left_over_back(self.partition)
         until = monotonic() + wait
         ahead, since = -1, monotonic()
         while True:
+            # Requests that are in line behind one of them would else wait for as long as it lasts.
+            if left_over:
+                yield from _giving_left_over_back(self.partition)
             left = until - monotonic()
-            reply = yield from in_store(None, self._ask, hold, waits=left > 0)
+            reply = yield from in_store(None, self._ask, waits=left > 0)
             if reply in (b"locked", b"gone"):
                 return str(reply.decode())
             if left <= 0:
                 return "late"
             if reply != ahead:
                 ahead, since = reply, monotonic()
-            # Who is not let on for long asks less often.
-            pause = max(PAUSE_MIN * (1 + ahead), (monotonic() - since) / 10)
+            pause = max(PAUSE_MIN * (1 + ahead), min((monotonic() - since) / 10, PAUSE_IN_PLACE_MAX))
             yield from Pause(min(pause, PAUSE_MAX, left))
 
-    def _ask(self, hold: float, *, waits: bool) -> Call[Any]:
+    def _ask(self, *, waits: bool) -> Call[Any]:
         script = scripts.LOCK
         # While sessions move here from another store, this one may still be there.
         anywhere = self.session.elsewhere is not None
-        milliseconds = max(1, round(hold * 1000))
-        args = script.arguments(sid=self.sid, token=self.token, hold=milliseconds, waits=waits, anywhere=anywhere)
+        args = script.arguments(sid=self.sid, token=self.token, waits=waits, anywhere=anywhere)
         return Call(self.partition, script, self._keys(script), args, lambda reply: reply)
 
     def _keys(self, script: Script) -> tuple[bytes, ...]:
@@ -110,15 +112,21 @@ class SessionLock:
 
 
 left_over: deque[SessionLock] = deque(maxlen=1000)
-"""Locks that this process could not give back in an outage. Its next requests that want a lock do so first."""
+"""Locks that this process could not give back in an outage. Its requests that want a lock, or wait for one, do so."""
 
 
 def _giving_left_over_back(partition: Partition) -> Steps[None]:
-    """Give back some of the locks in ``partition`` that were left over."""
+    """Give back some of the locks in ``partition`` that were left over. Of several requests, one gives each back."""
     for lock in [each for each in left_over.copy() if each.partition == partition][:LEFT_OVER_AT_ONCE]:
-        yield from lock.giving_back()
-        with suppress(ValueError):  # Another thread may have been faster.
+        try:
             left_over.remove(lock)
+        except ValueError:  # Another request was faster.
+            continue
+        try:
+            yield from lock.giving_back()
+        except BaseException:
+            left_over.append(lock)
+            raise
 
 
 def reading_anew(session: SessionStore) -> Steps[None]:

@@ -93,8 +93,8 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     moving.cycle_key()
     moving.save()
     # Two requests that one_at_a_time() lets pass: one has the lock, and the other one waits for it.
-    turns = [SessionLock(moving, str(moving.sid)) for _ in range(2)]
-    assert [drive(turn.taking(0.05, 30)) for turn in turns] == ["locked", "late"]
+    turns = [SessionLock(moving, str(moving.sid), 30) for _ in range(2)]
+    assert [drive(turn.taking(0.05)) for turn in turns] == ["locked", "late"]
     turns[0].give_back()
     assert viewed.popular()
     assert viewed.count("item-1")

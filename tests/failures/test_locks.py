@@ -14,12 +14,17 @@ import pytest
 from django.test import AsyncClient, Client
 
 from django_redsess.backend import SessionStore
+from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session.lock import SessionLock
+from django_redsess.transport import exchange
+from django_redsess.transport.exchange import Pause, Send
 from tests.helpers import every_operation
 from tests.helpers.child import MOMENTS, Moment
-from tests.helpers.outages import BUDGET, TIMEOUT, frozen, full
+from tests.helpers.outages import BUDGET, TIMEOUT, caches, end_outage, frozen, full
 from tests.helpers.running import wait_until
+from tests.helpers.serving import SECONDS, serving
 from tests.helpers.site import MIDDLEWARE
-from tests.helpers.store import keyspace, sid_of
+from tests.helpers.store import Steps, drive, keyspace, sid_of
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.both_servers]
@@ -120,6 +125,74 @@ def test_who_stands_in_line_when_the_server_freezes_gets_a_503(alice, own_server
     own_server.client.delete(names.lock_of(sid))
     # Its last question may have come late. Then it is in line, or has the lock. The next one leaves both.
     assert browser.get("/locks/count/").content == b"0"
+
+
+def until_pause(steps: Steps[Any]) -> Any:
+    """Take the steps up to the next pause, and return None; or what they return if that comes first."""
+    reply = None
+    try:
+        while not isinstance(wanted := steps.send(reply), Pause):
+            assert isinstance(wanted, Send)
+            reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
+    except StopIteration as end:
+        return end.value
+    return None
+
+
+@pytest.mark.usefixtures("site")
+def test_who_waits_gives_back_what_is_left_over_meanwhile(proxy, redis, cookie) -> None:
+    lost, late, *waiting = (SessionLock(SessionStore(cookie), sid_of(cookie), 3600) for _ in range(4))
+    assert drive(lost.taking(0)) == "locked"
+    in_line = [each.taking(3600) for each in waiting]
+    assert [until_pause(steps) for steps in in_line] == [None] * 2
+    # Nobody but these hears of what follows.
+    proxy.refuse()
+    lost.give_back()
+    proxy.restore()
+    assert until_pause(in_line[0]) == "locked"
+    assert until_pause(in_line[1]) is None
+    assert drive(late.taking(0)) == "late"
+    waiting[0].give_back()
+    assert until_pause(in_line[1]) == "locked"
+    waiting[1].give_back()
+    assert locks(redis) == []
+
+
+@pytest.mark.usefixtures("site")
+def test_what_can_not_be_given_back_yet_stays_left_over(proxy, redis, cookie) -> None:
+    lost, waiting = (SessionLock(SessionStore(cookie), sid_of(cookie), 3600) for _ in range(2))
+    assert drive(lost.taking(0)) == "locked"
+    in_line = waiting.taking(3600)
+    until_pause(in_line)
+    proxy.refuse()
+    lost.give_back()
+    with pytest.raises(SessionStoreUnavailable):
+        drive(in_line)
+    proxy.restore()
+    assert drive(waiting.taking(0)) == "locked"
+    waiting.give_back()
+    assert locks(redis) == []
+
+
+@pytest.mark.django_db
+def test_after_a_stall_nobody_waits_for_those_who_gave_up(held_site, own_server, settings, new_session) -> None:
+    settings.CACHES = caches(own_server.url, timeout=TIMEOUT)
+    end_outage()
+    cookie = new_session(number=0).session_key
+    names, sid = keyspace().of_sid(sid_of(cookie)), sid_of(cookie)
+    with serving() as site:
+        let_on = site.ask_held("/locks/long/count/", cookie)
+        answers = [site.ask_meanwhile("/locks/long/count/", cookie) for _ in range(35)]
+        wait_until(lambda: own_server.client.zcard(names.waiting_of(sid)) == 35)
+        with frozen(own_server):
+            # Its lock can't be given back, and some of those in line give up.
+            let_on()
+            wait_until(lambda: any(answer.done() for answer in answers))
+        statuses = [answer.result(SECONDS).status for answer in answers]
+        assert set(statuses) <= {200, 503}
+        # One more may have to give back what the last ones left over.
+        wait_until(lambda: site.ask("/locks/long/count/", cookie).status == 200 and not locks(own_server.client))
+    assert SessionStore(cookie)["number"] >= statuses.count(200)
 
 
 @pytest.mark.django_db

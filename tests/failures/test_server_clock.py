@@ -13,6 +13,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
+from django_redsess.session.lock import SessionLock
 from django_redsess.session.record import django_times
 from django_redsess.transport.clock import FRESH_SECONDS
 from tests.helpers import every_operation
@@ -229,3 +230,27 @@ def test_a_block_holds_or_is_over_after_the_clock_was_fast_for_a_while(stepped) 
         sign_in("8")
     # Their time is ahead, which a check would tell.
     online.end_user(person("7"))
+
+
+@pytest.mark.parametrize("back", [HOUR, DAY])
+def test_a_lock_lasts_no_longer_because_the_clock_stepped_back(stepped, new_session, back: int) -> None:
+    session = new_session("7", number=0)
+    sid = str(session.sid)
+    names = keyspace().of_sid(sid)
+    # A request that died has it, and two of other views ask for it.
+    assert drive(SessionLock(session, sid, 30).taking(0)) == "locked"
+    stepped.set(-back)
+    assert stepped.server.client.pttl(names.lock_of(sid)) > 30_000
+    for hold in (5, 60):
+        assert drive(SessionLock(session, sid, hold).taking(0)) == "late"
+        assert 5_000 < stepped.server.client.pttl(names.lock_of(sid)) <= 30_000
+    stepped.server.client.delete(names.lock_of(sid))
+    # Those who wait go on, too, though they have asked an hour ago.
+    first, second = SessionLock(session, sid, 30), SessionLock(session, sid, 30)
+    stepped.set(0)
+    assert [drive(each.taking(0)) for each in (first, second)] == ["locked", "late"]
+    stepped.set(-back)
+    assert drive(second.taking(0)) == "late"
+    first.give_back()
+    assert drive(second.taking(0)) == "locked"
+    second.give_back()

@@ -301,8 +301,8 @@ def prolong(world: World) -> Work:
 
 
 def _lock(session: SessionStore) -> list[Any]:
-    lock = SessionLock(session, session.sid or "")
-    return [drive(lock.taking(0, 30)), lock._hand_back().run()]
+    lock = SessionLock(session, session.sid or "", 30)
+    return [drive(lock.taking(0)), lock._hand_back().run()]
 
 
 def _no_views() -> bool:

@@ -79,7 +79,7 @@ def test_who_waits_asks_two_hundred_times_a_second_at_most_and_leaves_with_the_l
     browser, sent, new_session
 ) -> None:
     session = SessionStore(browser.cookie)
-    drive(SessionLock(session, session.sid or "").taking(0, 30))
+    drive(SessionLock(session, session.sid or "", 30).taking(0))
     sent.clear()
     assert browser.get(f"/locks{browser.views}/hasty/count/").status_code == 409
     assert set(sent) == {"lock"}

@@ -137,6 +137,7 @@ urlpatterns = [
     path("", one_at_a_time()(include([path("in/", include([path("async/count/", acount, {"shop": 1})]))]))),
     path("patient/count/", one_at_a_time(wait=120)(count)),
     path("async/patient/count/", one_at_a_time(wait=120)(acount)),
+    path("long/count/", one_at_a_time(wait=40, hold=3600)(count)),
     path("hasty/count/", one_at_a_time(wait=0.1)(count)),
     path("hasty/problem/", answer_problems(one_at_a_time(wait=0.1)(count))),
     path("async/hasty/count/", one_at_a_time(wait=0.1)(acount)),
