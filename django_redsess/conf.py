@@ -548,7 +548,7 @@ class Conf:
         """
         The dotted path of a function that queues such a mail. It takes a ``django.core.mail.EmailMultiAlternatives``.
 
-        None: it is sent by Django's default mailer, after the response, and given up after 5 seconds.
+        None: it is sent by Django's default mailer, after the response. SMTP is given up after 5 seconds.
         """,
     )
     HISTORY_SITE_URL = Setting[str | None](

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from django.db import connections
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.utils import str_if_bytes
@@ -200,6 +201,8 @@ class Cluster:
         finally:
             self._asked_at = monotonic()
             asked.set_result(None)
+            # ADDRESS_REMAP, or what gives passwords, may have asked a database. Nobody else closes this connection.
+            connections.close_all()
 
     def _told_by(self, address: Address) -> Owners:
         """Return the map as the node at ``address`` tells it, empty if it tells none."""

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 import redis.asyncio
+from django.db import connection, connections
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -192,3 +193,24 @@ def test_what_keeps_the_map_away_is_an_outage_and_named_in_the_log(cluster, sett
             SessionStore("k" * 32).load()
         assert words in caplog.text
         begin_anew()
+
+
+def test_its_thread_closes_the_database_that_the_sites_function_asks(
+    cluster, settings, tmp_path, monkeypatch, django_db_blocker, new_session
+) -> None:
+    entry = {**connection.settings_dict, "ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "nodes")}
+    monkeypatch.setitem(connections.databases, "nodes", {**entry, "OPTIONS": {}})
+    opened = []
+
+    def ask_database(address: Any) -> Any:
+        connections["nodes"].ensure_connection()
+        opened.append((threading.current_thread().name, connections["nodes"]))
+        return address
+
+    with django_db_blocker.unblock():
+        use_cluster(settings, cluster.urls[0], ADDRESS_REMAP=ask_database)
+        new_session()
+        wait_until(lambda: not asking())
+    in_thread = [each for name, each in opened if name == THREAD]
+    assert in_thread
+    assert [each.connection for each in in_thread] == [None] * len(in_thread)

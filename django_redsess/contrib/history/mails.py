@@ -11,6 +11,7 @@ import logging
 import socket
 import unicodedata
 from contextlib import suppress
+from contextvars import copy_context
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +22,8 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.core import mail
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist
 from django.core.mail import EmailMultiAlternatives
-from django.db import router
+from django.core.mail.backends import smtp
+from django.db import connections, router
 from django.db.models import F
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
@@ -36,7 +38,7 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.online import labels, places
 
 SECONDS_MAX = 5
-"""How long a mail server may keep the process that has answered the sign-in."""
+"""How long a mail server may keep the process that has answered the sign-in, by Django's backend for SMTP."""
 
 A_DAY_MAX = 5
 """The most mails that a user gets within a day."""
@@ -161,8 +163,17 @@ def _sessions_path() -> str:
 def _send(message: EmailMultiAlternatives) -> None:
     # Django 6.1 has named mailers. Before, there was one.
     connection: Any = mail.mailers.default if hasattr(mail, "mailers") else mail.get_connection()
-    # That of each answer. A server that sends a letter now and then could take for ever, so there is a thread, too.
+    # That of each answer.
     connection.timeout = SECONDS_MAX
+    if isinstance(connection, smtp.EmailBackend):
+        _send_by_smtp(connection, message)
+    else:
+        # It may write the mail to a database. This thread has the connection that the site closes, and its tenant.
+        connection.send_messages([message])
+
+
+def _send_by_smtp(connection: Any, message: EmailMultiAlternatives) -> None:
+    """Send ``message``. Raise TimeoutError after ``SECONDS_MAX``: a server could send a letter now and then."""
     failed = list[Exception]()
 
     def send() -> None:
@@ -170,8 +181,11 @@ def _send(message: EmailMultiAlternatives) -> None:
             connection.send_messages([message])
         except Exception as error:
             failed.append(error)
+        finally:
+            # A subclass may use a database. Nobody else closes the connections of this thread.
+            connections.close_all()
 
-    thread = Thread(target=send, daemon=True)
+    thread = Thread(target=copy_context().run, args=(send,), daemon=True)
     thread.start()
     thread.join(SECONDS_MAX)
     if thread.is_alive():

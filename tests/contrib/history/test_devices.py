@@ -5,6 +5,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -12,16 +14,22 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message
 from django.contrib.auth.models import User
 from django.core import mail
-from django.db import connection
+from django.core.mail.backends import smtp
+from django.core.mail.backends.base import BaseEmailBackend
+from django.core.management import call_command
+from django.db import connection, connections
+from django.db.backends.signals import connection_created
 from django.db.models import F
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.contrib.history import devices, mails, repair
-from django_redsess.contrib.history.models import SignIn
+from django_redsess.contrib.history.models import BlockCopy, SignIn
 from django_redsess.contrib.history.signals import new_device
+from testproject import databases
 from testproject.servers import free_port
+from tests.contrib.history.elsewhere import ALIAS
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.usefixtures("history")
@@ -465,3 +473,76 @@ def test_a_server_that_fails_delays_the_worker_a_little_and_fails_nothing(
         "The mail about a new device could not be sent"
     ]
     assert SignIn.objects.filter(is_new_device=True).count() == 1
+
+
+heard_in: list[tuple[bool, str]] = []
+"""Of each mail: whether this thread sent it, and the value of a context variable there."""
+
+tenant: ContextVar[str] = ContextVar("tenant", default="none")
+
+
+class Queue(BaseEmailBackend):
+    """A mail backend that writes each mail to a database, as packages do whose workers send them later."""
+
+    def send_messages(self, email_messages: Any) -> int:
+        heard_in.append((threading.current_thread() is threading.main_thread(), tenant.get()))
+        for message in email_messages:
+            BlockCopy.objects.create(user_id=len(heard_in), until=timezone.now(), message=message.subject[:20])
+        return len(email_messages)
+
+
+class LoggingBackend(smtp.EmailBackend):
+    """Django's own, whose mails are noted in a database."""
+
+    send_messages = Queue.send_messages
+
+
+@pytest.fixture
+def mails_by(settings) -> Callable[[type], None]:
+    """Return a function that lets mails be sent by this backend."""
+
+    def choose(backend: type) -> None:
+        path = f"{backend.__module__}.{backend.__qualname__}"
+        settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
+        if hasattr(mail, "mailers"):
+            settings.MAILERS = {"default": {"BACKEND": path}}
+        else:
+            settings.EMAIL_BACKEND = path
+        heard_in.clear()
+
+    return choose
+
+
+@pytest.mark.parametrize("backend", [Queue, LoggingBackend])
+@pytest.mark.parametrize("kind", ["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.slow)])
+def test_a_mail_leaves_no_connection_to_a_database_open(elsewhere, keep_file, kind, backend, mails_by) -> None:
+    made: list[Any] = []
+    with ExitStack() as stack:
+        if kind == "SQLite":
+            keep_file()
+        elif kind in databases.available():
+            server = stack.enter_context(closing(databases.available()[kind]()))
+            elsewhere(**{**server.database, "CONN_MAX_AGE": 0, "OPTIONS": {"pool": {"max_size": 4, "timeout": 5}}})
+            stack.callback(lambda: (connections[ALIAS].close(), connections[ALIAS].close_pool()))
+            call_command("migrate", "redsess_history", database=ALIAS, verbosity=0)
+        else:
+            pytest.skip(f"no {kind}, or no driver for it")
+        mails_by(backend)
+        connection_created.connect(lambda connection, **named: made.append(connection), weak=False, dispatch_uid="test")
+        stack.callback(connection_created.disconnect, dispatch_uid="test")
+        token = tenant.set("lyon")
+        try:
+            for number in range(6):
+                User.objects.create_user(f"user {number}", "someone@shop.example", "secret")
+                for _ in range(2):
+                    sign_in(name=f"user {number}")
+        finally:
+            tenant.reset(token)
+        assert BlockCopy.objects.using(ALIAS).count() == 6
+        # With its own connections, and so in its schema, unless it may keep the thread for ever.
+        assert heard_in == [(backend is Queue, "lyon")] * 6
+        main = set(map(id, connections.all(initialized_only=True)))
+        left = [each for each in made if each.connection is not None and id(each) not in main]
+        for each in left:
+            each.connection.close()
+        assert left == []
