@@ -13,7 +13,14 @@ class HistoryConfig(AppConfig):
 
     def ready(self) -> None:
         from django_redsess import cleaning
-        from django_redsess.contrib.history import blocks, devices, mails, receivers, repair
+        from django_redsess.contrib.history import (
+            blocks,
+            checks,  # noqa: F401
+            devices,
+            mails,
+            receivers,
+            repair,
+        )
         from django_redsess.contrib.history.reading import Rows
         from django_redsess.contrib.history.signals import new_device
 
