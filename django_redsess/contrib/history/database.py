@@ -2,13 +2,15 @@
 Writing rows so that nothing else waits for long, and nothing else fails.
 
 A write waits for a lock for at most ``WAIT_SECONDS``, where the database can be told so: all but Oracle. When a write
-has failed, this process writes nothing for ``REST_SECONDS``. What is not written is counted as lost. The log has one
-line when this begins, and one when it is over.
+has failed, this process writes nothing for ``REST_SECONDS``, or for ``REST_AFTER_LOCK_SECONDS`` if SQLite was locked.
+What is not written is counted as lost. The log has one line when this begins, and one when it is over.
 """
 
 from __future__ import annotations
 
 import logging
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -24,6 +26,15 @@ WAIT_SECONDS = 2
 
 REST_SECONDS = 10
 """How long nothing is tried after a failure."""
+
+REST_AFTER_LOCK_SECONDS = 1
+"""How long after a lock of a database with one writer: others write there all the time, and are soon done."""
+
+PAUSE_SECONDS = 0.15
+"""How long work in batches leaves the lock to others. SQLite asks for it each tenth of a second, and in no line."""
+
+ROWS_OF_ONE_WRITER = 500
+"""How many rows a batch has at most where the others wait meanwhile."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -58,12 +69,12 @@ class _Losses:
             self.rests_until = now + REST_SECONDS
         return False
 
-    def failed(self, rows: int, error: Exception) -> None:
+    def failed(self, rows: int, error: Exception, rest_seconds: float) -> None:
         with self.lock:
             begins = self.failed_at is None
             if self.failed_at is None:
                 self.failed_at = monotonic()
-            self.rests_until = monotonic() + REST_SECONDS
+            self.rests_until = monotonic() + rest_seconds
             self.failures += 1
             self._lose(rows)
         if begins:
@@ -119,7 +130,7 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
         with short_waits(using):
             work()
     except Exception as error:  # The driver, the router and the fields of the user model may raise anything.
-        losses.failed(rows, error)
+        losses.failed(rows, error, REST_AFTER_LOCK_SECONDS if _is_locked(using, error) else REST_SECONDS)
         connection = connections[using]
         if connection.errors_occurred and not connection.in_atomic_block:
             # Django would do so after a request, but in a command nobody does.
@@ -128,6 +139,28 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
         losses.worked(failures)
         if then is not None:
             then()
+
+
+def has_one_writer(using: str) -> bool:
+    """Tell whether one connection at a time writes to the database ``using``, and the others wait for it."""
+    return connections[using].vendor == "sqlite"
+
+
+def rows_at_once(most: int, using: str) -> int:
+    """Return how many rows a batch of work on the database ``using`` may have, ``most`` if others need not wait."""
+    return min(most, ROWS_OF_ONE_WRITER) if has_one_writer(using) else most
+
+
+def let_others_write(using: str) -> None:
+    """Pause between two batches if the others wait for this connection."""
+    if has_one_writer(using):
+        time.sleep(PAUSE_SECONDS)
+
+
+def _is_locked(using: str, error: Exception) -> bool:
+    # An error code has more bits than the kind of the error.
+    code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
+    return has_one_writer(using) and code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @contextmanager

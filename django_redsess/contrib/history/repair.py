@@ -19,7 +19,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.contrib.history.blocks import restore_blocks
-from django_redsess.contrib.history.database import first_line, short_waits
+from django_redsess.contrib.history.database import first_line, let_others_write, rows_at_once, short_waits
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.receivers import FROM_CLIENT, existing, ms_of, row_of_beginning, upsert
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -64,6 +64,7 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
                 # If the end is recorded meanwhile, that is the better one.
                 left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
                 left_open.update(ended_at=stored(datetime.now(UTC)), ended_is_about=True)
+            let_others_write(using)
         yield len(gone), len(batch)
 
 
@@ -89,6 +90,7 @@ def insert_missing(go_on: GoOn = lambda: True) -> Batches:
         if wrong:
             with short_waits(using):
                 changed = _put_right(wrong, living, there, using)
+            let_others_write(using)
         yield changed, len(sessions)
 
 
@@ -130,7 +132,7 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
     while go_on():
         old = rows.filter(Q(login_ms__gt=after[0]) | Q(login_ms=after[0], pk__gt=after[1]))
         named = old.order_by("login_ms", "pk").values_list("login_ms", "pk", has_later)
-        batch = list(named[:DELETED_AT_ONCE])
+        batch = list(named[: rows_at_once(DELETED_AT_ONCE, rows.db)])
         if not batch:
             return
         after = batch[-1][:2]
@@ -139,6 +141,7 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
         # They are looked at each hour, and changed once.
         changed = rows.filter(pk__in=latest).exclude(address="", user_agent="", by="", message="")
         changed.update(**NOTHING_OF_SENDER)
+        let_others_write(rows.db)
         yield len(gone), len(batch)
 
 

@@ -1,23 +1,29 @@
 """SQLite with Django's default options: no row is lost because other connections write, too."""
 
+import itertools
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from django.db import connection, connections
 from django.test import RequestFactory
 
-from django_redsess.contrib.history import blocks, database, lost, receivers
+from django_redsess.clock import monotonic
+from django_redsess.contrib.history import blocks, database, lost, receivers, repair
+from django_redsess.contrib.history.checks import check_transactions
 from django_redsess.contrib.history.database import losses
 from django_redsess.contrib.history.models import BlockCopy, SignIn
 from django_redsess.signals import BegunSession
 from tests.contrib.history.elsewhere import ALIAS
-from tests.helpers.checks import found
+
+T = TypeVar("T")
 
 AT = datetime(2031, 1, 1, tzinfo=UTC)
 
@@ -41,12 +47,12 @@ def blocks_user(user_id: int) -> None:
     blocks.blocked(None, str(user_id), AT, "Call us.", "")
 
 
-def in_thread(work: Callable[[], None]) -> Callable[[], None]:
+def in_thread(work: Callable[[], T]) -> Callable[[], T]:
     """Return ``work`` as a thread calls it: it closes the connection that it has opened."""
 
-    def call() -> None:
+    def call() -> T:
         try:
-            work()
+            return work()
         finally:
             connections[ALIAS].close()
 
@@ -106,4 +112,60 @@ def test_a_write_that_was_under_way_before_a_failure_does_not_end_the_rest(file:
 )
 def test_a_check_tells_of_transactions_that_do_not_wait(monkeypatch, options: dict[str, str], is_told: bool) -> None:
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", options)
-    assert ("W079" in found()) == is_told
+    assert [each.id for each in check_transactions()] == ["django_redsess.W079"] * is_told
+
+
+OLD = 5000
+"""Rows that are pruned while others sign in. That is no long work here, so it is made to take 1.5 seconds."""
+
+
+def test_sign_ins_while_old_rows_are_deleted_each_have_a_row(file: Path, monkeypatch) -> None:
+    monkeypatch.setattr(database, "WAIT_SECONDS", 1)
+    closed_at, device = AT - timedelta(days=400), "0123456789abcdef"
+    SignIn.objects.using(ALIAS).bulk_create(
+        [SignIn(user_id=1, login_ms=number, ended_at=closed_at, device=device) for number in range(1, OLD + 2)]
+    )
+    deleted, begun, over = itertools.count(), threading.Event(), threading.Event()
+
+    def each_deleted() -> None:
+        begun.set()
+        if next(deleted) % 100 == 0:
+            time.sleep(0.03)
+
+    with connections[ALIAS].cursor() as cursor:
+        connections[ALIAS].connection.create_function("each_deleted", 0, each_deleted)
+        cursor.execute(
+            "CREATE TEMP TRIGGER slow BEFORE DELETE ON redsess_history_signin BEGIN SELECT each_deleted(); END"
+        )
+
+    def sign_in_again_and_again() -> int:
+        begun.wait(30)
+        for user_id in itertools.count(2):
+            signs_in(user_id)
+            if over.wait(0.02):
+                return user_id - 1
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as pool:
+        signed_in = pool.submit(in_thread(sign_in_again_and_again))
+        try:
+            pruned = sum(changed for changed, _ in repair.prune())
+        finally:
+            over.set()
+    assert pruned == OLD
+    assert (lost(), rows()) == (0, 1 + signed_in.result())
+
+
+def test_after_a_lock_it_rests_for_a_moment_only(file: Path, monkeypatch) -> None:
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.2)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        signs_in(5)
+        other.execute("ROLLBACK")
+    assert lost() == 1
+    rests_until, now = losses.rests_until, monotonic()
+    assert 0 < rests_until - now <= database.REST_AFTER_LOCK_SECONDS
+    # As time goes by.
+    monkeypatch.setattr(losses, "rests_until", now)
+    signs_in(6)
+    assert (lost(), rows()) == (1, 1)
