@@ -18,7 +18,7 @@ from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessio
 from django.core import checks
 from django.middleware.csrf import CsrfViewMiddleware
 from django.shortcuts import resolve_url
-from django.urls import NoReverseMatch, Resolver404, get_script_prefix, is_valid_path, resolve, reverse
+from django.urls import NoReverseMatch, get_script_prefix, is_valid_path, reverse
 from django.utils.module_loading import import_string
 
 from django_redsess import observers
@@ -29,12 +29,6 @@ from django_redsess.session import user_limit
 
 PEERS = ("qsessions", "user_sessions")
 """Packages whose session middleware calls their own engine in a way that no other engine takes."""
-
-RULES_OF_PAGES = (
-    *("get_queryset", "has_view_permission", "has_end_permission"),
-    *("has_end_all_permission", "has_export_permission"),
-)
-"""Methods with which a subclass of ``OnlineSessionAdmin`` has rules of its own."""
 
 _LEVELS: dict[str, Any] = {"E": checks.Error, "W": checks.Warning, "I": checks.Info}
 
@@ -236,49 +230,6 @@ def check_login_url(**kwargs: Any) -> list[checks.CheckMessage]:
         "the path, or to the name of the URL, of your sign-in page."
     )
     return [problem("W084", message, hint)]
-
-
-@checks.register(checks.Tags.urls)
-def check_rules_of_pages(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn if the admin of sessions has rules of its own: the JSON API of this site does not ask it."""
-    if not apps.is_installed("django.contrib.admin") or check_settings():
-        return []
-    if Conf.PERMISSIONS.default != conf.PERMISSIONS:
-        return []
-    try:
-        reverse("django_redsess_api:list_sessions")
-    except Exception:  # The API is not part of this site, or the URLs can't be imported, as Django reports.
-        return []
-    # Imported late: it needs the app of the admin.
-    from django.contrib.admin.sites import all_sites
-
-    model = apps.get_model("django_redsess", "OnlineSession")
-    found = []
-    sites = (site for site in all_sites if site.is_registered(model) and _is_served(site))
-    for admin in (type(site.get_model_admin(model)) for site in sites):
-        own = [name for name in RULES_OF_PAGES if not _is_ours(admin, name)]
-        if own:
-            hint = (
-                "Move these rules to a class that REDSESS['PERMISSIONS'] names: the pages and the API ask it. If they "
-                "hide and protect nothing, silence this check."
-            )
-            text = (
-                f"{admin.__qualname__} has {', '.join(own)} of its own, which the JSON API of this site does not ask."
-            )
-            found.append(problem("W099", text, hint))
-    return found
-
-
-def _is_served(site: Any) -> bool:
-    try:
-        return resolve(reverse("admin:index", current_app=site.name)).func.admin_site is site  # type: ignore[attr-defined]
-    except (NoReverseMatch, Resolver404, AttributeError):
-        return False
-
-
-def _is_ours(admin: type, name: str) -> bool:
-    module = next(each.__module__ for each in admin.__mro__ if name in vars(each))
-    return module.partition(".")[0] == "django_redsess"
 
 
 def _leads_somewhere(login_url: Any) -> bool:

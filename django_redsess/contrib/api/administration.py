@@ -1,8 +1,8 @@
 """
 Everybody's sessions, for programs of administrators: by the rules of this site, with lines in the admin's histories.
 
-The pages of the admin share how sessions are searched and ended, and what the histories say. What a site's own
-``ModelAdmin`` allows is not asked.
+The pages of the admin share how sessions are searched and ended, and what the histories say. The admin
+sites that have these pages are asked whom they let in. What a site's own ``ModelAdmin`` allows is not asked.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any
 
-from django.contrib import admin
-from django.contrib.admin.sites import AdminSite, all_sites
+from django.contrib.admin.sites import AdminSite
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Model
 from django.http import HttpRequest
-from django.utils.module_loading import import_string
 from ninja import Path, Query, Router
 
 from django_redsess import online
-from django_redsess.admin import blocking, filters, own_sessions
+from django_redsess.admin import OnlineSessionAdmin, blocking, filters, own_sessions
 from django_redsess.admin.users import users_admin
+from django_redsess.admin_sites import mounted_sites
 from django_redsess.contrib.api.authentication import for_asker, sid_of
 from django_redsess.contrib.api.own import ask_again
 from django_redsess.contrib.api.problems import Problem, unprocessable
@@ -62,29 +61,26 @@ BLOCKING = "This needs the permission django_redsess.block_user."
 NO_SESSION, NO_BLOCK = "There is no session with this id.", "This user is not blocked."
 
 
-def page_in_admin(model: type[Model], ours: str) -> Any:
-    """
-    Return our page of ``model`` in the first admin site that has one.
-
-    Django's own site comes first. It is not the site's own ``ModelAdmin``, whose rules are for its pages. ``ours`` is
-    the path of its class: importing it registers the page, and a site may have none.
-    """
-    sites: list[AdminSite] = [admin.site, *sorted(all_sites, key=lambda site: site.name)]
-    for site in sites:
-        if site.is_registered(model):
-            return import_string(ours)(model, site)
-    raise Problem(404, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
+def sites_with(request: HttpRequest, model: type[Model]) -> list[AdminSite]:
+    """Return the admin sites of this site's URLs that have pages of ``model``. Raises a Problem if there are none."""
+    sites = mounted_sites(model, request)
+    if not sites:
+        raise Problem(404, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
+    return sites
 
 
 @contextmanager
-def administrating(request: HttpRequest, site: AdminSite, permission: str, *, may_see: bool) -> Iterator[None]:
+def administrating(
+    request: HttpRequest, sites: Iterable[AdminSite], permission: str, *, may_see: bool
+) -> Iterator[None]:
     """
     Let the admin's code answer ``request``.
 
-    Raises PermissionDenied for who does not get into ``site``, or may not see: its text names ``permission``. Meanwhile
-    it takes no messages: that code adds some for who reads a page, and here nobody would.
+    Raises PermissionDenied for who does not get into each of ``sites``, or may not see: its text names ``permission``.
+    A site of the project's own may want more than Django's, such as a second factor. Meanwhile it takes no messages:
+    that code adds some for who reads a page, and here nobody would.
     """
-    _require((site.has_permission(request) and may_see), NEEDS.format(permission))
+    _require(all(site.has_permission(request) for site in sites) and may_see, NEEDS.format(permission))
     kept = request.__dict__.pop("_messages", None)
     try:
         yield
@@ -98,9 +94,11 @@ def _of_sessions(operation: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(operation)
     def for_administrator(request: Any, **asked: Any) -> Any:
-        request.sessions_admin = page_in_admin(OnlineSession, "django_redsess.admin.OnlineSessionAdmin")
-        site, permission = request.sessions_admin.admin_site, "django_redsess.view_onlinesession"
-        with administrating(request, site, permission, may_see=rules().may_see(request.user)):
+        sites = sites_with(request, OnlineSession)
+        # Not a site's own ModelAdmin, whose rules are for its pages.
+        request.sessions_admin = OnlineSessionAdmin(OnlineSession, sites[0])
+        permission = "django_redsess.view_onlinesession"
+        with administrating(request, sites, permission, may_see=rules().may_see(request.user)):
             return operation(request, **asked)
 
     return for_administrator

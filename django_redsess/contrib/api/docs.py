@@ -7,16 +7,17 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.request import HttpHeaders
 from django.shortcuts import render, resolve_url
-from django.urls import NoReverseMatch
+from django.urls import NoReverseMatch, reverse
 from django.utils.cache import patch_vary_headers
 from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
 
+from django_redsess.admin_sites import mounted_sites
 from django_redsess.contrib.api.authentication import SessionCookie
+from django_redsess.models import OnlineSession
 from django_redsess.permissions import rules
 
 
@@ -50,12 +51,13 @@ def _page(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any]:
     user: Any = getattr(request, "user", None)
     user = user if user is not None and user.is_authenticated else None
     administers = apps.is_installed("django.contrib.admin")
-    is_staff = user is not None and administers and admin.site.has_permission(request)
+    sites = mounted_sites(OnlineSession, request) if user is not None and administers else []
+    is_staff = bool(sites) and all(site.has_permission(request) for site in sites)
     return {
         "openapi": openapi,
         "csrf_header": HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME),
         "asker": user,
-        "admin_url": _url_of(f"{admin.site.name}:index") if is_staff else "",
+        "admin_url": reverse("admin:index", current_app=sites[0].name) if is_staff else "",
         "login_url": _url_of(settings.LOGIN_URL),
         "takes_tokens": any(not isinstance(each, SessionCookie) for each in api.auth),
         "sees_own_only": administers and not (is_staff and rules().may_see(user)),

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ninja import Query, Router
 from pydantic import AfterValidator, Field, create_model
 
-from django_redsess.contrib.api.administration import administrating, page_in_admin
+from django_redsess.contrib.api.administration import administrating, sites_with
 from django_redsess.contrib.api.authentication import for_asker
 from django_redsess.contrib.api.problems import Problem
 from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, SignInList, Text, answers
@@ -74,9 +74,12 @@ def list_sign_ins(request: HttpRequest, asked: Query[SignInsQuery]) -> Any:
 
     The latest come first. Needs the permission `view_signin`.
     """
-    sign_ins_admin = page_in_admin(SignIn, "django_redsess.contrib.history.admin.SignInAdmin")
-    site, permission = sign_ins_admin.admin_site, f"{SignIn._meta.app_label}.view_signin"
-    with administrating(request, site, permission, may_see=rules().may_see_sign_in(request.user)):
+    sites = sites_with(request, SignIn)
+    # Imported late, which registers the page: a site may have none.
+    from django_redsess.contrib.history.admin import SignInAdmin
+
+    sign_ins_admin, permission = SignInAdmin(SignIn, sites[0]), f"{SignIn._meta.app_label}.view_signin"
+    with administrating(request, sites, permission, may_see=rules().may_see_sign_in(request.user)):
         return _listed(request, sign_ins_admin, asked)
 
 

@@ -14,7 +14,6 @@ from django.test import Client
 from django_redsess import online
 from django_redsess.accounts.reauthentication import RECENT_SECONDS
 from django_redsess.admin import OnlineSessionAdmin, blocking
-from django_redsess.contrib.api import administration
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import Rules
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
@@ -304,9 +303,7 @@ def test_a_user_is_blocked_shown_and_let_in_again(alice, here, root) -> None:
         assert status(root, method, "users/0/block", body) == 404
 
 
-def test_a_site_without_the_page_in_its_admin_has_no_such_urls(root, monkeypatch) -> None:
-    # Sites that other tests have made may be there still.
-    monkeypatch.setattr(administration, "all_sites", [admin.site])
+def test_a_site_without_the_page_in_its_admin_has_no_such_urls(root) -> None:
     page = admin.site._registry.pop(OnlineSession)
     try:
         assert status(root, "get", "sessions") == 404
