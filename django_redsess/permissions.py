@@ -54,7 +54,8 @@ class Rules:
         """
         Return those of ``sessions`` that ``user`` may see. Ours returns all.
 
-        Unlike ``may_see``, this is a condition that the store applies: to lists, searches, counts and ends.
+        Unlike ``may_see``, this is a condition that the store applies: to lists, searches, counts and ends. ``may_see``
+        is asked about each session, by the JSON API also for lists and counts.
         """
         return sessions
 
@@ -99,7 +100,12 @@ class Rules:
         True if a subclass has its own ``may_see``, or its own ``may_end`` without ``protected_users``.
         """
         ends_by_each = self.ends_by_own_rule and not _is_own(self, "protected_users")
-        return ends_by_each or _is_own(self, "may_see")
+        return ends_by_each or self.sees_by_own_rule
+
+    @property
+    def sees_by_own_rule(self) -> bool:
+        """Whether a subclass has its own ``may_see``. Not for a subclass to override."""
+        return _is_own(self, "may_see")
 
     @property
     def ends_by_own_rule(self) -> bool:
@@ -168,6 +174,11 @@ class Rules:
         account, and only superusers deactivate superusers.
         """
         return other is None or is_in_reach(user, other)
+
+    @property
+    def sees_sign_ins_by_own_rule(self) -> bool:
+        """Whether a subclass has its own ``may_see_sign_in``. Not for a subclass to override."""
+        return _is_own(self, "may_see_sign_in")
 
     def may_see_sign_in(self, user: Administrator, sign_in: Any = None) -> bool:
         """

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from functools import partial, wraps
+from itertools import chain
 from typing import Any
 
 from django.contrib.admin.sites import AdminSite
@@ -44,6 +45,7 @@ from django_redsess.contrib.api.schemas import (
     UserSessionsQuery,
     answers,
 )
+from django_redsess.contrib.api.visible import AT_ONCE, visible_page
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST
 from django_redsess.online.cursor import Place
@@ -135,17 +137,32 @@ def _listed(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet, a
     if matching.sids is None and matching.session_filter.names_client:
         return _searched(request, asked, matching)
     place = asked.place(2, about)
-    rows, last = matching.after(Place(*place) if place else None, asked.limit)
-    return {"sessions": _described(request, rows), "next": asked.cursor_of(last, about)}
+    page = visible_page(
+        matching.after,
+        Place(*place) if place else None,
+        asked.limit,
+        may_see=_rule_for_each(request),
+        place_of=lambda row: online.place_of(row.session, by_seen=matching.by_seen),
+    )
+    next_page = asked.cursor_of(page.last, about)
+    return {"sessions": _described(request, page.rows), "next": next_page, "looked_through": page.looked_through}
 
 
 def _searched(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet) -> dict[str, Any]:
     # No list has these together. Each page searches again, and skips what the pages before it had.
     [offset] = asked.place(1) or [0]
-    count, end = matching.count(), offset + asked.limit
+    may_see, end = _rule_for_each(request), offset + asked.limit
+    if may_see is None:
+        count, rows = matching.count(), list(matching[offset:end])
+    else:
+        seen = list(filter(may_see, chain.from_iterable(matching.in_pages(AT_ONCE))))
+        count, rows = len(seen), seen[offset:end]
     looked = matching.looked_through
+    if looked and looked.is_all and may_see is not None:
+        # Their number has those that are hidden.
+        looked = None
     return {
-        "sessions": _described(request, matching[offset:end]),
+        "sessions": _described(request, rows),
         "next": asked.cursor_of((end,) if end < min(count, SCAN_LIMIT) else None),
         "looked_through": looked and {"count": looked.count, "is_all": looked.is_all},
     }
@@ -200,9 +217,14 @@ def _visible(request: HttpRequest) -> SessionQuerySet:
 
 
 def _described(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[dict[str, Any]]:
-    seen = [row for row in rows if rules().may_see(request.user, row)]
-    users = {row.session.user_id: row.user for row in seen if row.user}
-    return described([row.session for row in seen], users, sid_of(request))
+    rows = list(rows)
+    users = {row.session.user_id: row.user for row in rows if row.user}
+    return described([row.session for row in rows], users, sid_of(request))
+
+
+def _rule_for_each(request: HttpRequest) -> Callable[[OnlineSession], bool] | None:
+    """Return the rule of this site that has to be asked about each session of a list; None if there is none."""
+    return partial(rules().may_see, request.user) if rules().sees_by_own_rule else None
 
 
 @router.post("sessions/end", response=answers(EndedSessions, 403, 413, 415))
@@ -267,11 +289,25 @@ def count(request: Any) -> Any:
     """
     Count sessions.
 
-    Of those that the administrator may see. Needs the permission `view_onlinesession`.
+    Of those that the administrator may see. If the site has a rule that is asked about each session, more than 10 000
+    are not counted: the answer is 403. Needs the permission `view_onlinesession`.
     """
     listed = _visible(request)
     counted = {"signed_in": listed, "guests": listed.only_guests(), "active": listed.active()}
-    return {name: sessions.count() for name, sessions in counted.items()}
+    return {name: _count_visible(request, sessions) for name, sessions in counted.items()}
+
+
+def _count_visible(request: HttpRequest, sessions: SessionQuerySet) -> int:
+    may_see = _rule_for_each(request)
+    if may_see is None:
+        return sessions.count()
+    looked = seen = 0
+    for rows in sessions.in_pages(AT_ONCE):
+        looked, seen = looked + len(rows), seen + sum(map(may_see, rows))
+        if looked > SCAN_LIMIT:
+            text = "The rules of this site are asked about each session, and more than {:,} are too many to count."
+            raise PermissionDenied(text.format(SCAN_LIMIT))
+    return seen
 
 
 @router.get("users/{redsess_user_id:id}/block", response=answers(Block, 403, 404))

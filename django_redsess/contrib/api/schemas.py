@@ -186,7 +186,7 @@ Block = _schema_of("Block", BLOCK, until=Iso)
 
 
 class LookedThrough(BaseModel):
-    """How much a search by network, browser or system has looked through."""
+    """How much was looked through: by a search, or by a rule of the site that is asked about each row."""
 
     count: int = Field(ge=0, description="So many sessions.")
     is_all: bool = Field(description="Whether these are all.")
@@ -209,6 +209,7 @@ class OwnSessionList(BaseModel):
 class SignInList(BaseModel):
     sign_ins: list[SignIn]  # type: ignore[valid-type]
     next: Next
+    looked_through: LookedThrough | None = None
 
 
 MayReturn = Annotated[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
@@ -13,6 +15,7 @@ from django_redsess.contrib.api.administration import administrating, sites_with
 from django_redsess.contrib.api.authentication import for_asker
 from django_redsess.contrib.api.problems import Problem
 from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, SignInList, Text, answers
+from django_redsess.contrib.api.visible import visible_page
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED, SignIn
 from django_redsess.online.fields import sign_ins_described
@@ -88,15 +91,24 @@ def _listed(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict[str, 
     listed = sign_ins_admin.changelist_of(request, urlencode(asked.filters, doseq=True))
     if listed is None:
         raise Problem(422, "The page of sign-ins refuses this query.")
-    rows = listed.queryset
-    if place is not None:
-        login_ms, row_id = place
-        rows = rows.filter(login_ms__lte=login_ms).exclude(login_ms=login_ms, id__gte=row_id)
-    page = list(rows[: asked.limit + 1])
-    last = page[asked.limit - 1] if len(page) > asked.limit else None
-    seen = [row for row in page[: asked.limit] if rules().may_see_sign_in(request.user, row)]
-    users = sign_ins_admin.name_users(request, seen)
+
+    def read(place: Sequence[int] | None, limit: int) -> tuple[list[Any], Sequence[int] | None]:
+        rows = listed.queryset
+        if place is not None:
+            login_ms, row_id = place
+            rows = rows.filter(login_ms__lte=login_ms).exclude(login_ms=login_ms, id__gte=row_id)
+        found = list(rows[: limit + 1])
+        return found[:limit], _place_of(found[limit - 1]) if len(found) > limit else None
+
+    may_see = partial(rules().may_see_sign_in, request.user) if rules().sees_sign_ins_by_own_rule else None
+    page = visible_page(read, place, asked.limit, may_see=may_see, place_of=_place_of)
+    users = sign_ins_admin.name_users(request, page.rows)
     return {
-        "sign_ins": sign_ins_described((row.past for row in seen), users),
-        "next": asked.cursor_of(None if last is None else (last.login_ms, last.pk)),
+        "sign_ins": sign_ins_described((row.past for row in page.rows), users),
+        "next": asked.cursor_of(page.last),
+        "looked_through": page.looked_through,
     }
+
+
+def _place_of(row: SignIn) -> tuple[int, int]:
+    return row.login_ms, row.pk

@@ -9,14 +9,18 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.contrib.auth.models import User
+from django.core import signing
 from django.test import Client
 from django.urls import URLResolver, clear_url_caches, path
 
 from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.contrib import api
+from django_redsess.contrib.api import administration, visible
+from django_redsess.contrib.history.models import SignIn
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import Rules
+from tests.admin.visits import from_place
 from tests.helpers.accounts import sid_of, sign_in
 from tests.helpers.admin_pages import CONFIRM, END, LIST, Page, answer, page_of, staff
 from tests.helpers.api import API, ask, get, ids, status, walk
@@ -88,6 +92,81 @@ def test_who_is_seen(alice, bob, administrator, rules) -> None:
     exported = b"".join(administrator.post(f"{LIST}export/", {"format": "json"}).streaming_content).decode()
     assert (of_alice in exported, of_bob in exported) == (is_seen, True)
     assert administrator.get(page_of(of_bob)).status_code == status(administrator, "get", f"sessions/{of_bob}") == 200
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("rules", [NotListed, NotToSee], indirect=True)
+def test_hidden_sessions_are_not_counted(alice, bob, administrator, rules) -> None:
+    for user in (alice, alice, bob):
+        sign_in(user)
+    assert get(administrator, "counts") == {"signed_in": 2, "guests": 0, "active": 2}
+
+
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("rules", [NotListed, NotToSee], indirect=True)
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_no_page_and_no_cursor_tells_of_a_hidden_session(alice, bob, administrator, rules, limit) -> None:
+    # The newest, the oldest and those between are hidden.
+    hidden, shown = list[str](), list[str]()
+    for user in (alice, bob, alice, alice, bob, bob, alice):
+        (hidden if user is alice else shown).append(sid_of(sign_in(user)))
+    shown.append(sid_of(administrator))
+    for query in ({}, {"order": "created_at"}, {"order": "-last_seen_at"}, {"active": "1h"}, {"guests": "true"}):
+        pages = pages_of(administrator, "sessions", limit=limit, **query)
+        found = [each for page in pages for each in ids(page)]
+        assert sorted(found) == sorted(shown)
+        assert [len(ids(page)) for page in pages[:-1]] == [limit] * (len(pages) - 1)
+        assert ids(pages[-1])
+        cursors = "".join(signing.b64_decode(page["next"].partition(":")[0].encode()).decode() for page in pages[:-1])
+        assert not [sid for sid in hidden if sid in cursors]
+    nobody = pages_of(administrator, f"users/{alice.pk}/sessions", limit=limit)
+    assert nobody == [{"sessions": [], "next": None, "looked_through": None}]
+
+
+@pytest.mark.parametrize("rules", [NotToSee], indirect=True)
+def test_a_rule_for_each_session_is_asked_a_limited_number_of_times(
+    alice, bob, administrator, rules, monkeypatch
+) -> None:
+    for user in (bob, alice, alice, alice, bob):
+        sign_in(user)
+    for module in (visible, administration):
+        monkeypatch.setattr(module, "SCAN_LIMIT", 2)
+        monkeypatch.setattr(module, "AT_ONCE", 1)
+    assert status(administrator, "get", "counts") == 403
+    first, last = pages_of(administrator, "sessions", order="-created_at")
+    assert [each["user"] for each in first["sessions"]] == ["bob"]
+    assert last == {"sessions": [], "next": None, "looked_through": {"count": 2, "is_all": False}}
+
+
+@pytest.mark.parametrize("rules", [NotToSee], indirect=True)
+def test_a_search_tells_of_no_hidden_session(alice, bob, administrator, rules, new_session) -> None:
+    for user in (alice, bob, alice):
+        from_place(new_session(str(user.pk)), "198.51.100.7")
+    pages = pages_of(administrator, "sessions", limit=1, network="198.51.100.0/24")
+    assert [[each["user"] for each in page["sessions"]] for page in pages] == [["bob"]]
+    assert pages[0]["looked_through"] is None
+
+
+class NotToSeeSignIns(Rules):
+    def may_see_sign_in(self, user: Any, sign_in: Any = None) -> bool:
+        return super().may_see_sign_in(user) and (sign_in is None or str(sign_in.user) != "alice")
+
+
+@pytest.mark.parametrize("rules", [NotToSeeSignIns], indirect=True)
+def test_a_list_of_sign_ins_tells_of_no_hidden_one(alice, bob, rules) -> None:
+    client = staff(Client(), "view_signin")
+    for number, user in enumerate((alice, bob, alice, alice, bob, alice)):
+        SignIn.objects.create(user_id=user.pk, login_ms=1_700_000_000_000 + number)
+    pages = pages_of(client, "history", limit=1, user=[alice.pk, bob.pk])
+    assert [[each["user_id"] for each in page["sign_ins"]] for page in pages] == [[str(bob.pk)]] * 2
+    assert [page["next"] is None for page in pages] == [False, True]
+
+
+def pages_of(client: Client, path: str, **query: Any) -> list[Any]:
+    pages = [get(client, path, **query)]
+    while pages[-1]["next"]:
+        pages.append(get(client, path, **query, cursor=pages[-1]["next"]))
+    return pages
 
 
 @pytest.mark.usefixtures("partitions")
