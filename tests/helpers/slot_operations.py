@@ -72,7 +72,8 @@ class World:
         sid = self.copied.sid or ""
         record = with_revision(client.hget(self.partition.login, sid), marks.COPIED)
         client.hset(self.partition.login, sid, record)
-        client.set(self.partition.moved_of(sid), self.copied.known.revision, px=100_000)
+        self.copy = self.copied.known.revision + b"random"
+        client.set(self.partition.moved_of(sid), self.copy, px=100_000)
 
 
 def _stored(user: str = "", **data: Any) -> SessionStore:
@@ -347,13 +348,19 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "depart": (
         lambda world: drive(
-            transfer._depart({world.user.sid or "": world.user.known.revision}, {world.user.sid or "": _found(world)})
+            transfer._depart(
+                {world.user.sid or "": world.user.known.revision + b"random"}, {world.user.sid or "": _found(world)}
+            )
         ),
         lambda world: _are_gone(world.user),
     ),
     "arrive": (
-        lambda world: drive(transfer._arrive({world.copied.sid or "": True})),
+        lambda world: drive(transfer._arrive({world.copied.sid or "": world.copy})),
         lambda world: world.copied.sid in {each.sid for each in online.sessions()} and _has(world.copied, size="M"),
+    ),
+    "copies": (
+        lambda world: drive(transfer.copies([world.copied.sid or "", world.user.sid or ""])),
+        lambda world: drive(transfer.copies([world.user.sid or ""])) == [],
     ),
     "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),
     "lock and unlock": (lambda world: _lock(world.user), lambda world: _lock(world.user) == ["locked", 1]),

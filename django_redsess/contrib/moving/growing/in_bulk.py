@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from django_redsess import cleaning
 from django_redsess.contrib.moving.growing.stores import Stores, stores
-from django_redsess.contrib.moving.growing.transfer import read, transfer
+from django_redsess.contrib.moving.growing.transfer import copies, read, transfer
 from django_redsess.contrib.moving.in_bulk import Page
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES
 from django_redsess.session import blocks
@@ -20,9 +20,11 @@ def move(*, dry_run: bool = False) -> Iterator[Page]:
     """
     Move all sessions to the next store. Yield what became of each page; ``left`` are unreadable, or due meanwhile.
 
-    Those that are due end before, where they are, and blocks are copied. It can be stopped and run again at any time,
-    twice at once, and beside the site's traffic. ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage
-    of either store.
+    Those that are due end before, where they are, and blocks are copied. Last, copies in the next store are looked for,
+    whose moves a process that was stopped has not ended: a plain engine would take them for sessions.
+
+    It can be stopped and run again at any time, twice at once, and beside the site's traffic. ``dry_run`` only counts.
+    Raises SessionStoreUnavailable in an outage of either store.
     """
     both = stores()
     if not dry_run:
@@ -41,6 +43,10 @@ def move(*, dry_run: bool = False) -> Iterator[Page]:
         yield Page(len(moved), left=_left(both, [sid for sid in sids if sid not in moved]), last=sids[-1])
         for _ in cleaning.evicted():
             pass
+    if not dry_run:
+        for sids in _pages(both.next):
+            left = drive(in_store(both.next, copies, sids))
+            yield Page(len(drive(transfer(both, left, are_copied=True))), last=sids[-1])
 
 
 def _left(both: Stores, sids: list[str]) -> int:

@@ -105,7 +105,7 @@ class SessionStore(PlainSessionStore):
             data = yield from self.opening(no_load=must_create)
         sid, known, user_id, both = self.stored_sid, self.known, user_of(data), stores()
         is_unseen = known.record is None and not (must_create or known.gone)
-        if sid and is_unseen and (yield from in_store(self.store, reading.read, sid)).record is None:
+        if sid and is_unseen and (yield from self._reading(self.store, sid)).record is None:
             # Its data were replaced without a look at it.
             yield from self._finding(sid)
         if user_id and (known.record is None or known.record.user_id != user_id):

@@ -3,7 +3,9 @@ Sessions on their way from one store of this engine to another.
 
 A session is copied to the next store, then taken out of the store before, if it is as it was copied, and then lives in
 the next one. A save, an end or a new key in the store before is either found by the second step, or finds the session
-gone: so nothing is lost and nothing lives twice. Any process goes on where another one was killed.
+gone: so nothing is lost and nothing lives twice. Any process goes on where another one was killed. The second step says
+for which copy it was made, and only that copy arrives: one that a slow process makes later, of a session that has ended
+meanwhile, goes.
 
 Who ends sessions ends them in the store before first: see ``session/elsewhere.py``.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from os import urandom
 from typing import Any, NamedTuple
 
 from django_redsess.contrib.moving.growing.stores import Stores
@@ -19,11 +22,18 @@ from django_redsess.contrib.moving.marks import COPIED, lifetime
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import reading
 from django_redsess.session.address_index import score_of_new
-from django_redsess.session.record import Record, log_unusable, pack, unpack, with_revision
+from django_redsess.session.record import (
+    REVISION_SIZE,
+    Record,
+    log_unusable,
+    pack,
+    unpack,
+    with_revision,
+)
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.partitions import ask_each, together, with_scores
+from django_redsess.transport.partitions import ask_each, batches, together, with_scores
 from django_redsess.transport.scripts import Script
 from django_redsess.transport.steps import Call, EndedSessions, Steps, in_store
 
@@ -46,6 +56,11 @@ class Found(NamedTuple):
     viewed: tuple[bytes, ...] = ()
     stays: bool = False
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it lives there, but this process can't read it."""
+        return self.stays and self.due > self.at
+
 
 def read(sids: Sequence[str]) -> Steps[dict[str, Found]]:
     """Read sessions in the present store."""
@@ -67,12 +82,12 @@ def _found(sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Fou
     recent, guests, viewed = rest
     due = int(max(0.0, min(float(due or 0), reading.TIME_MAX)))
     if packed is None or due <= at:
-        return Found(at, stays=packed is not None)
+        return Found(at, due=due, stays=packed is not None)
     try:
         record = unpack(sid, packed)
     except Exception as error:  # Another program may have stored anything.
         log_unusable(sid, error)
-        return Found(at, stays=True)
+        return Found(at, due=due, stays=True)
     scored = with_scores(viewed) if isinstance(viewed, list) else []
     items = tuple(part for score, item in scored for part in (item, b"%d" % score))
     return Found(at, record, due, int(float(recent or guests or 0)), items)
@@ -82,10 +97,10 @@ def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> 
     """
     Move sessions to the next store. Return the sids of those that this call has moved.
 
-    Afterwards each is there alone, or has ended. What is due or can't be read stays. ``are_copied`` says that the
-    sessions are in the next store, with the revision :data:`COPIED`: then also those are dealt with that are not in the
-    store before any more. Raises SessionStoreUnavailable in an outage of either store, or if a session is saved again
-    and again meanwhile.
+    Afterwards each is there alone, or has ended. What is due or can't be read stays. ``are_copied`` says that there are
+    copies of these sessions in the next store. Then the moves of all end: if a session has ended or stays, its copy
+    goes. Raises SessionStoreUnavailable in an outage of either store, or if a session is saved again and again
+    meanwhile.
     """
     waiting, outdated, moved = list(sids), dict[str, bytes](), set[str]()
     for tried in range(TRIES):
@@ -94,25 +109,27 @@ def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> 
         if tried > 2:
             yield Pause(random.uniform(0, 0.02))  # noqa: S311
         found = yield from in_store(both.before, read, waiting)
-        waiting = [
-            sid for sid in waiting if found[sid].record or (not found[sid].stays and (are_copied or sid in outdated))
-        ]
+        has_copy = [sid for sid in waiting if are_copied or sid in outdated]
+        if unreadable := [sid for sid in has_copy if found[sid].is_unreadable]:
+            yield from in_store(both.next, _arrive, dict.fromkeys(unreadable, b""), stays=True)
+        waiting = [sid for sid in waiting if found[sid].record or (sid in has_copy and sid not in unreadable)]
         copied = yield from in_store(both.next, _receive, {sid: found[sid] for sid in waiting}, outdated)
         left = yield from in_store(both.before, _depart, copied, found)
-        lives = {sid: outcome == b"departed" for sid, outcome in left.items() if outcome != b"changed"}
-        moved |= yield from in_store(both.next, _arrive, lives)
-        waiting = [sid for sid in waiting if sid not in lives]
+        departed = {sid: name for sid, (outcome, name) in left.items() if outcome != b"changed"}
+        moved |= yield from in_store(both.next, _arrive, departed)
+        waiting = [sid for sid in waiting if sid not in departed]
         outdated = {sid: copied[sid] for sid in waiting}
     raise SessionStoreUnavailable("Too many requests change a session while it moves to another store.")
 
 
 def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[str, bytes]]:
-    """Copy sessions to the present store. Return the revision of each, as it was copied by whichever process."""
-    calls, revisions = dict[str, Call[bytes]](), dict.fromkeys(found, b"")
+    """Copy sessions to the present store. Return the name of each one's copy, made by whichever process."""
+    calls, names = dict[str, Call[list[bytes]]](), dict.fromkeys(found, b"")
     for sid, (at, record, due, seen, viewed, _) in found.items():
         if record is None:
             continue
-        revisions[sid] = record.revision
+        # Where it has been already, this is what it departs as.
+        names[sid] = record.revision
         calls[sid] = _call(
             scripts.RECEIVE,
             sid,
@@ -122,42 +139,63 @@ def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[
             seen=seen,
             due=due,
             place=score_of_new(record.client_packed),
-            revision=record.revision,
+            copy=record.revision + urandom(REVISION_SIZE),
             outdated=outdated.get(sid, b""),
             mark_lifetime=lifetime(due, at),
             viewed=viewed,
         )
-    words = yield from _words(calls)
-    return revisions | {sid: word for sid, word in words.items() if word not in (b"copied", b"here")}
+    replies = yield from _replies(calls)
+    return names | {sid: name for sid, [name] in replies.items() if name != b"here"}
 
 
-def _depart(revisions: dict[str, bytes], found: dict[str, Found]) -> Steps[dict[str, bytes]]:
-    """Take sessions out of the present store. Return what became of each."""
-    calls = dict[str, Call[bytes]]()
-    for sid, revision in revisions.items():
+def _depart(copies: dict[str, bytes], found: dict[str, Found]) -> Steps[dict[str, tuple[bytes, bytes]]]:
+    """Take sessions out of the present store. Return what became of each, and for which copy it was taken out."""
+    calls = dict[str, Call[list[bytes]]]()
+    for sid, copy in copies.items():
         there = found[sid]
         kept_for = lifetime(there.due, there.at)
-        calls[sid] = _call(scripts.DEPART, sid, revision=revision, mark_lifetime=kept_for)
-    return (yield from _words(calls))
+        calls[sid] = _call(scripts.DEPART, sid, copy=copy, mark_lifetime=kept_for)
+    replies = yield from _replies(calls)
+    return {sid: (outcome, name[0] if name else b"") for sid, [outcome, *name] in replies.items()}
 
 
-def _arrive(lives: dict[str, bool]) -> Steps[set[str]]:
-    """End the moves of sessions: those that live are used in the present store. Return which these are."""
+def _arrive(departed: dict[str, bytes], *, stays: bool = False) -> Steps[set[str]]:
+    """
+    End the moves of sessions. Return which of them are used in the present store now.
+
+    ``departed`` names the copy for which each was taken out of the other store; ``b""`` if it was ended there. If they
+    ``stay`` there, their copies go, and others may be made.
+    """
     kept_for, script = lifetime(None, 0), scripts.ARRIVE
-    calls = {sid: _call(script, sid, lives=is_living, mark_lifetime=kept_for) for sid, is_living in lives.items()}
-    words = yield from _words(calls)
-    return {sid for sid, word in words.items() if lives[sid] and word == b"arrived"}
+    calls = {
+        sid: _call(script, sid, departed=name, mark_lifetime=kept_for, stays=stays) for sid, name in departed.items()
+    }
+    replies = yield from _replies(calls)
+    return {sid for sid, [outcome] in replies.items() if outcome == b"arrived"}
 
 
-def _call(script: Script, sid: str, **given: Any) -> Call[bytes]:
-    """Return a call of ``script`` about the session ``sid`` and its mark. Its result is the word of the reply."""
+def copies(sids: Sequence[str]) -> Steps[list[str]]:
+    """Return which of these sessions of the present store are copies: their moves have not ended."""
+    script, found = scripts.COPIES, list[str]()
+    for partition, batch in batches(sids):
+        waiting = batch
+        while waiting:
+            args = script.arguments(sids=waiting)
+            looked_at, *names = yield from Call(partition, script, script.keys(partition), args, list[Any])
+            found += [name.decode(errors="replace") for name in names]
+            waiting = waiting[looked_at:]
+    return found
+
+
+def _call(script: Script, sid: str, **given: Any) -> Call[list[bytes]]:
+    """Return a call of ``script`` about the session ``sid`` and its mark. Its result is the reply."""
     partition = keyspace().of_sid(sid)
     keys = script.keys(partition, moved=partition.moved_of(sid))
-    return Call(partition, script, keys, script.arguments(sid=sid, **given), _word)
+    return Call(partition, script, keys, script.arguments(sid=sid, **given), _reply)
 
 
-def _words(calls: dict[str, Call[bytes]]) -> Steps[dict[str, bytes]]:
-    """Send these calls together. Return the word of each reply."""
+def _replies(calls: dict[str, Call[list[bytes]]]) -> Steps[dict[str, list[bytes]]]:
+    """Send these calls together. Return the reply to each."""
     return dict(zip(calls, (yield from together(list(calls.values()))) if calls else [], strict=True))
 
 
@@ -174,5 +212,5 @@ def _sids_of(user_id: str) -> Steps[list[str]]:
     return [sid.decode(errors="replace") for sid in found[0][0]]
 
 
-def _word(reply: list[bytes], _: EndedSessions) -> bytes:
-    return reply[0]
+def _reply(reply: list[bytes], _: EndedSessions) -> list[bytes]:
+    return reply
