@@ -14,6 +14,8 @@ from django.core.management import CommandError, call_command
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
+from django_redsess.contrib.moving.growing.stores import stores
+from django_redsess.contrib.moving.growing.transfer import transfer
 from django_redsess.exceptions import SessionLimitReached
 from tests.contrib.moving.conftest import grow, session_of
 from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store_before, user_in
@@ -230,3 +232,49 @@ def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redi
             with pytest.raises((CommandError, ImproperlyConfigured), match=words):
                 work()
     assert {name: text for name, text in dump(redis).items() if name in before} == before
+
+
+def leave_copy(key: str, step: Any) -> None:
+    """Have a process die when it has copied a session."""
+    with step(2):
+        work = Work(step, 2, transfer(stores(), [sid_of(key)]))
+        while sid_of(key) not in sids_in(None):
+            work.go_on()
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+@pytest.mark.parametrize("what", ["due", "unreadable"])
+def test_a_copy_that_was_left_is_no_session_while_its_original_is_none(step, redis, what: str, is_asked_for) -> None:
+    key = in_own_store("7")
+    leave_copy(key, step)
+    with using(the_store_before()):
+        original = keyspace().partitions[0]
+    if what == "due":
+        redis.zadd(original.expire, {sid_of(key): 1})
+    else:
+        record = redis.hget(original.login, sid_of(key))
+        redis.hset(original.login, sid_of(key), b"nothing")
+    with step(2):
+        if is_asked_for:
+            assert session_of(key).load() == {}
+        else:
+            call_command("movesessions", verbosity=0)
+        assert sids_in(None) == set()
+        if what == "unreadable":
+            # It can be read again.
+            redis.hset(original.login, sid_of(key), record)
+            redis.delete(*[name for name in redis.keys() if b":ended:" in name] or [b"none"])
+            assert session_of(key)["_auth_user_id"] == "7"
+
+
+def test_a_save_without_a_look_does_not_make_a_session_of_a_copy(step) -> None:
+    key = in_own_store("7")
+    leave_copy(key, step)
+    with step(2):
+        session = session_of(key)
+        session.clear()
+        session["basket"] = 1
+        session.save()
+    assert in_both() == set()
+    with using(the_store_before()):
+        assert SessionStore(key).load() == {}
