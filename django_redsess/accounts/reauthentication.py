@@ -25,6 +25,7 @@ from django_redsess.conf import conf
 from django_redsess.session import reading, tries
 from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import drive
 
 RECENT_SECONDS = 300
 """The password is not asked for so long after a sign-in, or after it was given. Wrong ones count for so long, too."""
@@ -117,7 +118,7 @@ def _form_of(
     form = PasswordForm(data if "password" in data else None)
     user_id, is_try = online.user_id_of(user), form.is_valid()
     # Counted first: of many requests at the same time, no more than these go on.
-    left = tries.count(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try).run()
+    left = drive(tries.count(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try))
     form.is_locked = not left
     if form.is_locked or not is_try:
         return form
@@ -127,7 +128,7 @@ def _form_of(
         form.add_error("password", gettext_lazy("This is not your password. Please try again."))
         form.is_locked = left == 1
         return form
-    tries.forget(session, user_id).run()
+    drive(tries.forget(session, user_id))
     session[GIVEN_KEY] = now
     # Django may have stored another hash of the same password.
     update_session_auth_hash(request, found)

@@ -147,7 +147,7 @@ def fill(client: Any) -> dict[str, str]:
     assert blocks.lift("22").run()
     loaded = SessionStore(keys["user"])
     loaded.load()
-    tries.count(loaded, "7", maximum=5, seconds=300).run()
+    drive(tries.count(loaded, "7", maximum=5, seconds=300))
     cleaning.sample()
     return keys
 

@@ -112,7 +112,7 @@ def _found(world: World) -> transfer.Found:
 
 
 def _tries_left(session: SessionStore) -> int:
-    return tries.count(_loaded(session), "7", maximum=5, seconds=300).run()
+    return drive(tries.count(_loaded(session), "7", maximum=5, seconds=300))
 
 
 def _viewed_by(session: SessionStore) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -11,8 +12,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
+from django.http import HttpRequest
 
 from django_redsess import online
+from django_redsess.accounts.reauthentication import give
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.growing.transfer import transfer
@@ -278,3 +281,42 @@ def test_a_save_without_a_look_does_not_make_a_session_of_a_copy(step) -> None:
     assert in_both() == set()
     with using(the_store_before()):
         assert SessionStore(key).load() == {}
+
+
+@pytest.fixture
+def tries(settings) -> Callable[..., tuple[bool, str]]:
+    """Return a function that tries passwords in a session. It returns whether the last one locks, and the new key."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+    def try_each(key: str, user: User, *passwords: str) -> tuple[bool, str]:
+        for password in passwords:
+            request = HttpRequest()
+            request.session, request.user = session_of(key), user
+            form = give(request, user, password)
+            request.session.save()
+            key = str(request.session.session_key)
+        return form is not None and bool(form.is_locked), key
+
+    return try_each
+
+
+def test_five_passwords_are_tried_in_both_stores_together(step, tries) -> None:
+    alice = User.objects.create_user("alice", password="the password")
+    key = in_own_store(str(alice.pk))
+    with step(1):
+        assert not tries(key, alice, *["a guess"] * 3)[0]
+    with step(2):
+        assert not tries(key, alice, "a guess")[0]
+        assert tries(key, alice, "a guess")[0]
+    # A process that is behind uses it where it is by now.
+    with step(1):
+        assert tries(key, alice, "the password")[0]
+
+
+def test_the_right_password_forgets_the_tries_in_both_stores(step, tries) -> None:
+    alice = User.objects.create_user("alice", password="the password")
+    with step(1):
+        is_locked, key = tries(in_own_store(str(alice.pk)), alice, *["a guess"] * 4, "the password")
+        assert not is_locked
+    with step(2):
+        assert not tries(key, alice, *["a guess"] * 4)[0]
