@@ -128,10 +128,12 @@ class BulkEnding:
         return (yield from self._reported(ended))
 
     def _search(self) -> Steps[list[tuple[Store | None, list[str]]]]:
-        whole, found = self._filter._replace(active_seconds=None), []
+        whole, found, sids = self._filter._replace(active_seconds=None), [], list[str]()
         for store in every_store():
             matches = yield from in_store(store, matching, whole, by_seen=self._by_seen or self._filter.only_by_seen)
-            found.append((store, list(matches.sids)))
+            # What was found in the store before may have moved to this one by the time it is ended.
+            sids = list(dict.fromkeys([*sids, *matches.sids]))
+            found.append((store, list(sids)))
         return found
 
     def _end_found(self, found: list[tuple[Store | None, list[str]]]) -> Steps[list[EndedSession]]:

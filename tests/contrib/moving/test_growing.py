@@ -20,6 +20,8 @@ from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.growing.transfer import transfer
 from django_redsess.exceptions import SessionLimitReached
+from django_redsess.online.ending import BulkEnding
+from django_redsess.online.listing import filter_of
 from tests.contrib.moving.conftest import grow, session_of
 from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store_before, user_in
 from tests.contrib.moving.test_interleavings import Work
@@ -27,8 +29,11 @@ from tests.helpers.serving import serving
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.store import (
     REFUSE,
+    Client,
     Limit,
+    Steps,
     Store,
+    Visit,
     blocks,
     compatibility,
     drive,
@@ -320,3 +325,25 @@ def test_the_right_password_forgets_the_tries_in_both_stores(step, tries) -> Non
         assert not is_locked
     with step(2):
         assert not tries(key, alice, *["a guess"] * 4)[0]
+
+
+def all_steps(ending: BulkEnding) -> Steps[None]:
+    while not ending.done:
+        yield from ending.step()
+
+
+def test_a_search_ends_what_moves_between_search_and_end(step) -> None:
+    for at in range(16):
+        with using(the_store_before()):
+            session = SessionStore()
+            session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla/5.0 (X11; Linux x86_64) Firefox/130.0"))
+            session["_auth_user_id"] = "7"
+            session.save()
+        with step(2):
+            work = Work(step, 2, all_steps(BulkEnding(filter_of(None, browser="Firefox"))))
+            for _ in range(at):
+                go_on(work)
+            session_of(session.session_key).load()
+            while not work.done:
+                work.go_on()
+            assert session_of(session.session_key).load() == {}, at
