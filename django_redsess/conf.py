@@ -75,8 +75,8 @@ def _are(value: object, allows: Callable[[Any], bool]) -> bool:
 
 
 def are_keys(value: object) -> bool:
-    """Tell whether ``value`` is a list or tuple of texts or bytes, none of them empty."""
-    return _are(value, lambda key: isinstance(key, str | bytes) and bool(key))
+    """Tell whether ``value`` is a list or tuple of texts or bytes, at least one, and none of them empty."""
+    return _are(value, lambda key: isinstance(key, str | bytes) and bool(key)) and bool(value)
 
 
 def _is_text(value: object) -> bool:
@@ -381,17 +381,17 @@ class Conf:
         What is read may be encrypted or not, whatever the value is.
         """,
     )
-    ENCRYPTION_KEYS = Setting[Sequence[str | bytes] | str](
-        (),
+    ENCRYPTION_KEYS = Setting[Sequence[str | bytes] | str | None](
+        None,
         Rule(
-            lambda value: is_path(value) or are_keys(value),
-            "a list or tuple of keys, each a text or bytes, or the dotted path of a function that returns one, such as "
-            "'shop.keys.of_sessions'",
+            lambda value: value is None or is_path(value) or are_keys(value),
+            "None, or a list or tuple of one or more keys, each a text or bytes, or the dotted path of a function that "
+            "returns one, such as 'shop.keys.of_sessions'",
         ),
         """
         The keys that encrypt, or the dotted path of a function that returns them. The first one writes, and all read.
 
-        Without any, the keys are derived from ``SECRET_KEY`` and ``SECRET_KEY_FALLBACKS``. These are always read, too.
+        None: the keys are derived from ``SECRET_KEY`` and ``SECRET_KEY_FALLBACKS``. These are always read, too.
         """,
         is_secret=True,
     )

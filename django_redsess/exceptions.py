@@ -33,7 +33,8 @@ class SessionNotReadable(ImproperlyConfigured):
     A session can't be read or written by this process, and could be by another one.
 
     A later release has written it, in a way that this one does not know; or it is encrypted, and the extra
-    ``encryption`` is missing here; or the function that :confval:`ENCRYPTION_KEYS` names has failed. The session is
+    ``encryption`` is missing here, or the key; or the function that :confval:`ENCRYPTION_KEYS` names has failed, or has
+    returned no keys. The session is
     good: nobody is signed out. The text of the exception says what to do.
     """
 

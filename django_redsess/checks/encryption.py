@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -11,13 +11,7 @@ from django.core import checks
 from django_redsess.checks.settings import is_function, problem
 from django_redsess.conf import Conf, conf
 from django_redsess.exceptions import SessionNotReadable
-from django_redsess.session.encryption import aesgcm
-
-KEY_LENGTH_MIN, KEY_CHARACTERS_MIN = 32, 8
-"""How long a key is at least, and how many different characters or bytes it has."""
-
-INSECURE_PREFIX = "django-insecure-"
-"""What the keys begin with that Django's ``startproject`` makes."""
+from django_redsess.session.encryption import aesgcm, is_secret_key, weaknesses
 
 
 @checks.register(checks.Tags.security)
@@ -37,12 +31,12 @@ def check_encryption(**kwargs: Any) -> list[checks.CheckMessage]:
             hint = "It must name a function without arguments that returns a list of keys. A single key needs a list."
             found.append(problem("E102", message, hint))
         return found
-    for number, key in enumerate(keys):
-        if why := ", ".join(_weaknesses(key)):
+    for number, key in enumerate(keys or ()):
+        if why := ", ".join(weaknesses(key)):
             message = f"REDSESS['ENCRYPTION_KEYS'][{number}] is weak: it {why}."
             hint = "python -c 'import secrets; print(secrets.token_urlsafe(48))' makes one."
             found.append(problem("W101", message, hint))
-        if _bytes(key) in map(_bytes, (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)):
+        if is_secret_key(key):
             message = f"REDSESS['ENCRYPTION_KEYS'][{number}] is SECRET_KEY, or one of its fallbacks."
             hint = "Leave ENCRYPTION_KEYS out to use SECRET_KEY, or set a key that nothing else uses."
             found.append(problem("W103", message, hint))
@@ -59,16 +53,3 @@ def _can_encrypt() -> bool:
 
 def _is_right(setting: Any) -> bool:
     return bool(setting.rule.allows(getattr(conf, setting.name)))
-
-
-def _weaknesses(key: str | bytes) -> Iterator[str]:
-    if len(key) < KEY_LENGTH_MIN:
-        yield f"has fewer than {KEY_LENGTH_MIN} characters"
-    if len(set(key)) < KEY_CHARACTERS_MIN:
-        yield f"has fewer than {KEY_CHARACTERS_MIN} different ones"
-    if _bytes(key).startswith(INSECURE_PREFIX.encode()):
-        yield f"begins with {INSECURE_PREFIX!r}"
-
-
-def _bytes(key: str | bytes) -> bytes:
-    return key.encode() if isinstance(key, str) else key

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionNotReadable
 from django_redsess.online.labels import printable
 from django_redsess.session import reading
 from django_redsess.session.address_index import written_score
+from django_redsess.session.encryption import has_key
 from django_redsess.session.record import revision_of, unpack
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import server_of
@@ -58,7 +60,8 @@ class Checked(NamedTuple):
     """
     One step of a check: the cursor of the next step (0: done), how much was compared, and the faults.
 
-    Also how many of the sessions are sealed only, and how many are encrypted.
+    Also how many of the sessions are sealed only, how many are encrypted, and how many of these have a key that this
+    process lacks.
     """
 
     cursor: int
@@ -67,6 +70,7 @@ class Checked(NamedTuple):
     faults: list[Fault]
     sealed: int
     encrypted: int
+    without_key: int
 
 
 class Comparison(NamedTuple):
@@ -74,12 +78,14 @@ class Comparison(NamedTuple):
     The result of one call: the number of ``entries`` compared, and the faults found, mended or not.
 
     ``sealed`` and ``encrypted`` are how many sessions of each kind it has read: in all, each session counts once.
+    ``without_key`` is how many of the encrypted ones this process can't decrypt, because it lacks their key.
     """
 
     entries: int
     faults: list[Fault]
     sealed: int = 0
     encrypted: int = 0
+    without_key: int = 0
 
 
 def check(*, mend: bool = False) -> Iterator[Comparison]:
@@ -110,7 +116,7 @@ def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = 
     cursor, about = None, 1
     while cursor != 0:
         checked = _check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
-        yield Comparison(checked.entries, checked.faults, checked.sealed, checked.encrypted)
+        yield Comparison(checked.entries, checked.faults, checked.sealed, checked.encrypted, checked.without_key)
         cursor = checked.cursor
         about = _next_about(about, checked.record_bytes)
 
@@ -185,8 +191,18 @@ def _next_about(about: int, record_bytes: int) -> int:
 
 
 def _checked(reply: list[Any], _: EndedSessions) -> Checked:
-    cursor, entries, record_bytes, faults, sealed, encrypted = reply
-    return Checked(int(cursor), entries, record_bytes, _faults(faults), sealed, encrypted)
+    cursor, entries, record_bytes, faults, sealed, of_keys = reply
+    counts = dict(zip(of_keys[::2], of_keys[1::2], strict=True))
+    without_key = sum(count for name, count in counts.items() if not _has_key(name))
+    return Checked(int(cursor), entries, record_bytes, _faults(faults), sealed, sum(counts.values()), without_key)
+
+
+def _has_key(name: bytes) -> bool:
+    try:
+        return has_key(name)
+    except SessionNotReadable:
+        # Without the package or the keys, none can be decrypted.
+        return False
 
 
 def _faults(reply: list[bytes]) -> list[Fault]:

@@ -122,8 +122,9 @@ return { faults, too_long }
 -- `walked` is the key. The cursor is 0 at first and at the end. `about` is roughly how many entries. `owner` is the
 -- user id, if the key is a user's list.
 -- Reply: cursor; how many entries; how many bytes of records; three texts for each fault: its kind, sid, key; how many
--- sessions have a record that is only sealed, and how many an encrypted one. See with_ended.
-local bytes, sealed, encrypted = 0, 0, 0
+-- sessions have a record that is only sealed; of the encrypted ones, the name of each key, and how many it has. See
+-- with_ended.
+local bytes, sealed, encrypted = 0, 0, {}
 
 -- A session must be in a list with this score; or must not be there (nil).
 local function check_entry(key, sid, score)
@@ -146,7 +147,12 @@ local function check_session(sid, record)
     if fault(mend, "missing", sid, expire) then end_sessions({ sid }, "invalidated") end
     return
   end
-  if is_encrypted(record) then encrypted = encrypted + 1 else sealed = sealed + 1 end
+  if is_encrypted(record) then
+    local name = key_name_of(record)
+    encrypted[name] = (encrypted[name] or 0) + 1
+  else
+    sealed = sealed + 1
+  end
   local user_id = user_of(record)
   local own, others = seen_list_of(user_id), user_id == "" and recent or guests
   local seen_at = redis.call("ZSCORE", own, sid) or redis.call("ZSCORE", others, sid) or digits(now)
@@ -162,6 +168,15 @@ local function check_session(sid, record)
       if fault(mend, "differs", sid, key) then redis.call("ZADD", key, login_time, sid) end
     end
   end
+end
+
+local function encrypted_counts()
+  local counts = {}
+  for name, count in pairs(encrypted) do
+    counts[#counts + 1] = name
+    counts[#counts + 1] = count
+  end
+  return counts
 end
 
 -- An entry of a list must have a session; in the list of a user, one of that user.
@@ -184,14 +199,14 @@ if owner then
   for _, sid in ipairs(sids) do check_listed(sid) end
   local after = redis.call("ZCARD", walked)
   local next_rank = first + #sids - (before - after)
-  return with_ended({ next_rank < after and next_rank + 1 or 0, #sids, bytes, faults, sealed, encrypted })
+  return with_ended({ next_rank < after and next_rank + 1 or 0, #sids, bytes, faults, sealed, {} })
 end
 
 local next_cursor, entries = unpack(redis.call(walked == login and "HSCAN" or "ZSCAN", walked, cursor, "COUNT", about))
 for at = 1, #entries, 2 do
   if walked == login then check_session(entries[at], entries[at + 1]) else check_listed(entries[at]) end
 end
-return with_ended({ next_cursor, #entries / 2, bytes, faults, sealed, encrypted })
+return with_ended({ next_cursor, #entries / 2, bytes, faults, sealed, encrypted_counts() })
 
 --- check_places: Compare some sessions with their entries in the index of addresses, and mend what disagrees if told
 -- to. Only the site can read addresses.

@@ -71,6 +71,13 @@ local function is_encrypted(record)
   return math.floor(string.byte(record, length_at - 1) / 16) % 2 == 1
 end
 
+-- The name of the key that has encrypted a record: the first two bytes behind the header. See encryption.py.
+local function key_name_of(record)
+  local user_id_length = string.byte(record, length_at)
+  local header_end = length_at + user_id_length + (user_id_length > 0 and 6 or 0)
+  return string.sub(record, header_end + 1, header_end + 2)
+end
+
 -- The user id of a record; "" for a guest's, and for one that can't be read.
 local function user_of(record)
   if not record or not is_readable(record) then return "" end

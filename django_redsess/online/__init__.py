@@ -20,7 +20,8 @@ from django_redsess.online.statistics import Totals
 from django_redsess.session import notice, reading
 from django_redsess.session.blocks import Block, Restored
 from django_redsess.session.elsewhere import elsewhere, other_stores
-from django_redsess.session.record import django_times, log_unusable, named, unpack
+from django_redsess.session.encryption import KeyMissing
+from django_redsess.session.record import django_times, log_left_out, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
@@ -57,6 +58,9 @@ def _details(sid: str) -> Steps[Details | None]:
         serializer = named(record.serializer)()
         data = serializer.loads(record.data)
         sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
+    except KeyMissing as error:
+        log_left_out(sid, error)
+        data, sizes = None, {}
     except Exception as error:  # A serializer may raise anything.
         log_unusable(sid, error)
         data, sizes = None, {}

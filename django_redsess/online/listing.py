@@ -20,7 +20,8 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from django_redsess.conf import conf
 from django_redsess.session.address_index import named_network
 from django_redsess.session.elsewhere import other_stores
-from django_redsess.session.record import Client, RecordError, log_unusable, stored_client, unpack
+from django_redsess.session.encryption import KeyMissing
+from django_redsess.session.record import Client, RecordError, log_left_out, stored_client, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.packing import head, tail
@@ -565,8 +566,8 @@ def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) 
                 raise RecordError("it is in the list of a user whose it is not")
             user_id, (address, user_agent) = record.user_id, stored_client(record)
             size = rounded_size(len(record.data))
-        except RecordError as error:
-            log_unusable(sid, error)
+        except (RecordError, KeyMissing) as error:
+            log_left_out(sid, error)
             if owners is not None:
                 continue
             user_id, (address, user_agent), size = "", Client(), None

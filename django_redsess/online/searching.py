@@ -23,6 +23,7 @@ from django_redsess.online.listing import Lists, Session, SessionFilter
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session import reading
 from django_redsess.session.address_index import Network, named_network
+from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid
@@ -277,7 +278,7 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
             try:
                 if _is_genuine(sid, record, base.user_ids):
                     matches.append(sid)
-            except RecordError:
+            except (RecordError, KeyMissing):
                 unusable += 1
         if monotonic() > until:
             break
@@ -303,7 +304,7 @@ def _likely(
             continue
         try:
             client = client_in(sid, record)
-        except RecordError:
+        except (RecordError, KeyMissing):
             # It is counted when it is checked.
             found[sid] = record
             continue

@@ -11,7 +11,7 @@ bytes  from    content
 1      17      length of the user id, in bytes
 n      18      user id, UTF-8; empty for a guest
 6      18 + n  login time, milliseconds since 1970; left out for a guest
-12             seal: keyed BLAKE2b of format, sid, all from 16 on and all that follows; or the nonce
+12 or 14       seal: keyed BLAKE2b of format, sid, all from 16 on and all that follows; or name of key, and nonce
 1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
 c              client part: address and user agent, see compression.py
 rest           data part: the serialized data and the name of the serializer, see compression.py
@@ -19,8 +19,8 @@ rest           data part: the serialized data and the name of the serializer, se
 ====== ======= =======================================================================================
 
 The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
-With ``ENCRYPT``, client part and data part are encrypted, and what covers them takes the seal's place: nonce and tag,
-see encryption.py. What a process writes does not matter to what it reads.
+With ``ENCRYPT``, client part and data part are encrypted, and what covers them takes the seal's place: name of the key,
+nonce and tag, see encryption.py. What a process writes does not matter to what it reads.
 
 Each PREFIX has its own key. A record names the serializer that wrote its data, so that SESSION_SERIALIZER can change.
 
@@ -31,7 +31,7 @@ bits       meaning
 ========== =============================================================================================
 1, 2, 4    the kind of the data part: ``DEFLATED``, ``SIGNED_IN`` and ``HASH`` of compression.py
 8          ``NAMED``: the data part begins with the name of its serializer. Without it, Django's wrote them
-16         ``ENCRYPTED``: nonce and tag take the place of the seal
+16         ``ENCRYPTED``: name of the key, nonce and tag take the place of the seal
 32 and 64  ``DICTIONARIES``: which dictionaries the streams of both parts have. 0: those of compression.py.
            No release has others yet. A record with others can't be read here, and is not taken for bad
 128        ``RESERVED``. Who does not know its meaning reads the record all the same, and keeps it
@@ -67,7 +67,7 @@ from django_redsess.session.compression import (
     unpacked_data,
     unpacked_name,
 )
-from django_redsess.session.encryption import decrypted, encrypted
+from django_redsess.session.encryption import KeyMissing, decrypted, encrypted
 from django_redsess.transport.compatibility import FORMAT, derived_key
 from django_redsess.transport.keys import PREFIXES_KEPT, prefix
 
@@ -257,7 +257,16 @@ def log_unusable(sid: str, error: Exception) -> None:
     """
     if isinstance(error, SessionNotReadable):
         raise error
-    reason = str(error) if isinstance(error, RecordError) else type(error).__name__
+    log_left_out(sid, error)
+
+
+def log_left_out(sid: str, error: Exception) -> None:
+    """
+    Log as :func:`log_unusable` does, and raise nothing: for what shows many sessions, and goes on without one of them.
+
+    It may be a record of a key that this process lacks (:class:`KeyMissing`).
+    """
+    reason = str(error) if isinstance(error, RecordError | KeyMissing) else type(error).__name__
     logger.warning("Session data of %s is not usable: %s", sid, reason)
 
 

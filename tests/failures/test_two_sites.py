@@ -146,6 +146,24 @@ def test_who_replaced_a_key_that_leaked_begins_anew_with_one_command(redis, proc
     assert online.count() == 1
 
 
+def test_what_keys_of_their_own_have_encrypted_stays_for_guests_and_the_command_says_so(
+    process, new_session, capsys
+) -> None:
+    own = {"ENCRYPT": True, "ENCRYPTION_KEYS": ["a key of this site, for its sessions only"]}
+    process("leaked", **own)
+    user, guest = new_session("7"), new_session(colour="blue")
+    process("new", **own)
+    call_command("endsessions", all=True, new_secret_key=True, interactive=False)
+    assert "Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them." in (
+        capsys.readouterr().out
+    )
+    process("new", **own)
+    assert SessionStore(user.session_key).load() == {}
+    assert SessionStore(guest.session_key)["colour"] == "blue"
+    call_command("cleansessions", guests=0, verbosity=0)
+    assert SessionStore(guest.session_key).load() == {}
+
+
 @pytest.mark.parametrize("state", [full, replica])
 def test_a_server_that_takes_no_writes_is_asked_all_the_same(own_server, settings, process, new_session, state) -> None:
     settings.CACHES["sessions"]["LOCATION"] = own_server.url

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from io import StringIO
+from traceback import TracebackException
 from typing import Any
 from zlib import crc32
 
 import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from django.conf import settings as settings_of_site
 from django.core.management import call_command
 from hypothesis import given
 from hypothesis import strategies as some
@@ -125,7 +127,7 @@ def test_data_address_and_browser_are_hidden_and_what_scripts_read_is_not(encryp
     sealed = pack(SID, RECORD)
     assert b"basket" in sealed
     assert bytes([192, 0, 2, 1]) in sealed
-    assert len(packed) - len(sealed) == 28 - 12
+    assert len(packed) - len(sealed) == 2 + 28 - 12
     assert not is_encrypted(sealed)
     # Each reads both.
     for on in (True, False):
@@ -138,11 +140,15 @@ def test_data_address_and_browser_are_hidden_and_what_scripts_read_is_not(encryp
 @pytest.mark.parametrize("record", [RECORD, GUEST])
 def test_every_changed_byte_but_those_of_revision_and_times_is_noticed_and_every_cut(record: Record) -> None:
     packed = pack(SID, record)
+    name_at = 18 + (len(record.user_id.encode()) + 6 if record.user_id else 0)
     for place in (0, *range(16, len(packed))):
         for bit in (1, 16, 128):
             changed = bytearray(packed)
             changed[place] ^= bit
-            with pytest.raises(RecordError):
+            # By the first bit of its name, the key may be one of ENCRYPTION_KEYS that another process has. Where the name
+            # is, the length of the user id says.
+            is_named = (place, bit) == (name_at, 128) or place == 17
+            with pytest.raises((RecordError, encryption.KeyMissing) if is_named else RecordError):
                 unpack(SID, bytes(changed))
     for length in range(len(packed)):
         with pytest.raises(RecordError):
@@ -167,9 +173,9 @@ def test_a_sealed_record_is_no_encrypted_one_and_the_other_way_round(encrypts) -
 @pytest.mark.usefixtures("encrypts")
 def test_no_nonce_is_used_twice_and_no_two_writes_are_alike() -> None:
     packed = [pack(SID, GUEST) for _ in range(1000)]
-    assert len({each[18:30] for each in packed}) == 1000
-    assert all(len(each) == 18 + 12 + 1 + 2 + 16 for each in packed)
-    assert len({each[30:] for each in packed}) == 1000
+    assert len({each[20:32] for each in packed}) == 1000
+    assert all(len(each) == 18 + 2 + 12 + 1 + 2 + 16 for each in packed)
+    assert len({each[32:] for each in packed}) == 1000
     assert len({revision_of(each) for each in packed}) == 1000
 
 
@@ -204,11 +210,14 @@ def test_groups_of_sessions_have_keys_of_their_own_and_none_is_that_of_a_seal(se
     ).digest()
     settings.SECRET_KEY = "a key"
     packed = pack(SID, RECORD)
+    name = blake2b(b"name", digest_size=2, key=of_prefix).digest()
+    assert packed[30:32] == bytes([name[0] & 127, name[1]])
     opening = []
     for group in range(16):
         cipher = AESGCM(blake2b(bytes([group]), digest_size=32, key=of_prefix).digest())
+        covered = b"5" + SID.encode() + packed[30:32] + packed[16:30]
         with suppress(InvalidTag):
-            opening.append((group, cipher.decrypt(packed[30:42], packed[42:], b"5" + SID.encode() + packed[16:30])))
+            opening.append((group, cipher.decrypt(packed[32:44], packed[44:], covered)))
     assert opening == [(crc32(SID.encode()) % 16, encryption.decrypted(SID, packed[16:30], packed[30:]))]
 
 
@@ -243,7 +252,7 @@ def test_the_first_of_the_own_keys_writes_and_all_read(encrypts, settings, given
     by_first = pack(SID, RECORD)
     encrypts(ENCRYPTION_KEYS=[OTHER_KEY])
     by_other = pack(SID, RECORD)
-    with pytest.raises(RecordError):
+    with pytest.raises(encryption.KeyMissing):
         unpack(SID, by_first)
     # They are read where nothing is encrypted any more.
     encrypts(False, ENCRYPTION_KEYS=given)
@@ -255,26 +264,81 @@ def test_the_first_of_the_own_keys_writes_and_all_read(encrypts, settings, given
         unpack(SID, by_secret_key)
 
 
+def shows_secret(error: BaseException) -> bool:
+    """Tell whether the error, its causes, or a value of a function of the package that it came through has "s3cret"."""
+    found = TracebackException.from_exception(error, capture_locals=True)
+    while found is not None:
+        values = [
+            value for frame in found.stack if frame.filename != __file__ for value in (frame.locals or {}).values()
+        ]
+        if any("s3cret" in text for text in (*found.format_exception_only(), *values)):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
+
+
+def returns_none_at_all() -> list[str]:
+    return []
+
+
+def returns_an_empty_key() -> list[str]:
+    return [KEY, ""]
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
         (f"{__name__}.fails", "raised OSError"),
-        (f"{__name__}.returns_a_text", "is no list"),
+        (f"{__name__}.returns_a_text", "returns no list"),
+        (f"{__name__}.returns_none_at_all", "returns no list .* or an empty one"),
+        (f"{__name__}.returns_an_empty_key", "returns no list"),
         (f"{__name__}.none", "raised ImportError"),
-        (None, "is no list"),
+        ("s3cret.s3cret-key", "raised ModuleNotFoundError"),
+        ("s3cret", "raised ImportError"),
+        (5, "is no list"),
         ([""], "is no list"),
+        ([], "is no list .* or an empty one"),
+        ((), "is no list .* or an empty one"),
     ],
 )
 def test_keys_that_fail_or_are_none_sign_nobody_out_and_are_not_shown(encrypts, keys: Any, why: str) -> None:
     packed = pack(SID, RECORD)
     encrypts(ENCRYPTION_KEYS=keys)
     for call in (lambda: unpack(SID, packed), lambda: pack(SID, RECORD)):
-        with pytest.raises(SessionNotReadable, match=why) as raised:
+        with pytest.raises(SessionNotReadable, match=rf"REDSESS\['ENCRYPTION_KEYS'\] ({why})") as raised:
             call()
-        assert "s3cret" not in str(raised.value)
+        # What a log, a page of Django's or a service for errors shows of it: texts, causes and the values of functions.
+        assert not shows_secret(raised.value)
         with pytest.raises(SessionNotReadable):
             log_unusable(SID, raised.value)
+
+
+@pytest.mark.unit
+@pytest.mark.usefixtures("encrypts")
+def test_a_process_without_the_package_shows_no_key(settings, without_package) -> None:
+    settings.SECRET_KEY = "s3cret"
+    without_package()
+    with pytest.raises(SessionNotReadable) as raised:
+        pack(SID, RECORD)
+    assert not shows_secret(raised.value)
+
+
+def returns_weak_ones() -> list[str | bytes]:
+    return [KEY, b"short", settings_of_site.SECRET_KEY]
+
+
+@pytest.mark.unit
+def test_weak_keys_of_a_function_are_logged_once_and_not_shown(encrypts, settings, caplog) -> None:
+    settings.SECRET_KEY = "s3cret-and-it-has-more-than-32-characters"
+    encrypts(ENCRYPTION_KEYS=f"{__name__}.returns_weak_ones")
+    for _ in range(2):
+        pack(SID, RECORD)
+    of_function = "The function REDSESS['ENCRYPTION_KEYS'] returns a weak key, number"
+    assert lines_of(caplog, "django_redsess", logging.WARNING) == [
+        f"{of_function} 1: it has fewer than 32 characters, has fewer than 8 different ones.",
+        f"{of_function} 2: it is SECRET_KEY, or one of its fallbacks.",
+    ]
 
 
 calls: list[int] = []
@@ -342,6 +406,54 @@ def test_a_process_without_the_package_signs_nobody_out(redis, encrypts, new_ses
     assert online.count() == 2
     assert online.end(session.sid)
     assert online.count() == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.both_servers
+@pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize(
+    "here", [{"ENCRYPTION_KEYS": [OTHER_KEY]}, {"ENCRYPTION_KEYS": None}], ids=["another key", "SECRET_KEY"]
+)
+def test_who_lacks_the_key_signs_nobody_out(encrypts, settings, new_session, client, here: dict[str, Any]) -> None:
+    """Two processes have different keys: a deploy under way, or an environment variable that one of them lacks."""
+    client.raise_request_exception = False
+    encrypts(ENCRYPTION_KEYS=[KEY])
+    there = new_session("7", colour="blue")
+    assert "0 disagree. 0 sessions are sealed, and 1 encrypted." in compared()
+    encrypts(**here)
+    own = new_session("8", colour="red")
+    client.cookies["sessionid"] = there.session_key
+    for always in (False, True):
+        settings.SESSION_SAVE_EVERY_REQUEST = always
+        response = client.get("/login/")
+        assert (response.status_code, response.cookies.get("sessionid")) == (500, None)
+    with pytest.raises(SessionNotReadable, match="not in REDSESS\\['ENCRYPTION_KEYS'\\] of this process") as raised:
+        SessionStore(there.session_key).load()
+    assert KEY not in str(raised.value)
+    # Lists and searches go on without what this process can't read, and it can be ended.
+    assert {found.sid for found in online.sessions()} == {there.sid, own.sid}
+    assert [found.sid for found in online.sessions(user_ids=["8"])] == [own.sid]
+    assert online.details(there.sid).data is None
+    assert online.count(browser="Firefox") == 0
+    assert "2 encrypted, 1 of them with a key that this process does not have." in compared()
+    encrypts(ENCRYPTION_KEYS=[KEY])
+    assert opened(there)["colour"] == "blue"
+    encrypts(**here)
+    assert online.end(there.sid)
+    assert "1 encrypted." in compared()
+
+
+@pytest.mark.both_servers
+def test_a_comparison_without_the_package_says_what_it_can_not_decrypt(encrypts, new_session, without_package) -> None:
+    new_session("7")
+    without_package()
+    assert "1 encrypted, 1 of them with a key that this process does not have." in compared()
+
+
+def compared() -> str:
+    out = StringIO()
+    call_command("cleansessions", "--check", stdout=out, stderr=out)
+    return out.getvalue()
 
 
 @pytest.mark.both_servers
@@ -412,9 +524,7 @@ def test_a_comparison_counts_the_sealed_and_the_encrypted(encrypts, new_session)
     for number in range(5):
         encrypts(number % 2 == 0)
         new_session(str(number) if number < 3 else "", number=number)
-    out = StringIO()
-    call_command("cleansessions", "--check", stdout=out, stderr=out)
-    assert "0 disagree. 2 sessions are sealed, and 3 encrypted." in out.getvalue()
+    assert "0 disagree. 2 sessions are sealed, and 3 encrypted." in compared()
 
 
 def contents(redis: Any) -> bytes:

@@ -29,8 +29,11 @@ KINDS = {"expired": "expired", "evicted": "excess"}
 """The ways in which this command ends sessions, each with its name for ``--only``."""
 
 
-COMPARED = ("compared", "faults", "mended", "sealed", "encrypted")
-"""What a comparison counts: entries of all keys, faults, and of the sessions how many are encrypted or only sealed."""
+COMPARED = ("compared", "faults", "mended", "sealed", "encrypted", "without_key")
+"""
+What a comparison counts: entries of all keys, faults, and of the sessions how many are only sealed, how many are
+encrypted, and how many of these have a key that this process lacks.
+"""
 
 
 class Command(CleaningCommand):
@@ -63,7 +66,7 @@ class Command(CleaningCommand):
             "--check",
             action="store_true",
             help="compare all keys, list the entries that disagree, and exit with 1 if there are any. It also counts "
-            "how many sessions are encrypted",
+            "how many sessions are encrypted, and how many of these no key of this process decrypts",
         )
         add("--repair", action="store_true", help="compare all keys, and mend the entries that disagree")
         super().add_arguments(parser)
@@ -129,6 +132,8 @@ class Command(CleaningCommand):
         if self.comparing:
             mended = f", {counts['mended']:,} are mended" if self.options["repair"] else ""
             kinds = f"{counts['sealed']:,} sessions are sealed, and {counts['encrypted']:,} encrypted"
+            if counts["without_key"]:
+                kinds += f", {counts['without_key']:,} of them with a key that this process does not have"
             return f"Compared {counts['compared']:,} entries: {counts['faults']:,} disagree{mended}. {kinds}."
         verb = "There are" if self.options["dry_run"] else "Removed"
         if self.guests is not None:
@@ -174,5 +179,6 @@ class Command(CleaningCommand):
                     self.say("… and more: --verbosity 2 shows them all.")
             self.counts["sealed"] += step.sealed
             self.counts["encrypted"] += step.encrypted
+            self.counts["without_key"] += step.without_key
             if not self.batch_done("compared", step.entries):
                 return

@@ -56,7 +56,10 @@ class Command(CommandWithExamples):
         add = parser.add_argument
         add("targets", nargs="*", metavar="USER|ID", help=f"a user, {USER_HELP}; or a session, by id")
         add("--all", action="store_true", help="all signed-in sessions")
-        key_help = "with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS"
+        key_help = (
+            "with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS. "
+            "Guests' sessions that ENCRYPTION_KEYS have encrypted stay"
+        )
         add("--new-secret-key", action="store_true", help=key_help)
         add("--keep", action="append", metavar="ID", help="do not end this session; can be repeated")
         message_help = f"shown to the users on their next page, at most {MESSAGE_MAX} characters"
@@ -129,6 +132,8 @@ class Command(CommandWithExamples):
         """Print which sessions would end. Return their number."""
         if name := online.moving_from():
             self._say(f"Sessions move here from {name}. Those that have not moved end, too, and are not counted.")
+        if self.options["new_secret_key"] and conf.ENCRYPTION_KEYS is not None:
+            self._say("Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them.")
         for sid in self.over:
             self._say(f"The session {sid} is over already, or never was.")
         if self.options["all"]:
