@@ -32,6 +32,12 @@ local function set_deadline(sid, due, before)
   end
 end
 
+-- Whether a save signs a user in. That counts as a visit. Any other save does not: a job may make it, and the request
+-- that makes it has touched the session when it has read it.
+local function signs_in(user_before, user_id, login_time, at)
+  return user_id ~= "" and (user_before ~= user_id or login_time == at)
+end
+
 -- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest. `place` is as
 -- in set_place.
 local function enter(sid, user_id, login_time, at, place)
@@ -241,14 +247,16 @@ if revision_of(found) == revision_of(record) then return with_ended({ "saved" })
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
 local user_before = user_of(found)
 if user_before ~= user_id and is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
-local expected = steady_time(redis.call("ZSCORE", seen_list_of(user_before), sid))
+local seen_at = redis.call("ZSCORE", seen_list_of(user_before), sid)
+local expected = steady_time(seen_at)
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
 
+if not seen_at or signs_in(user_before, user_id, login_time, at) then seen_at = at end
 first_write(sid, record)
 if later_stays then due = math.max(due, before) end
 if due ~= before then set_deadline(sid, due, before) end
 if user_before ~= user_id then leave(sid, user_before) end
-enter(sid, user_id, login_time, at, place)
+enter(sid, user_id, login_time, seen_at, place)
 -- pcall: the session is written, even if a full server refuses this.
 if item then pcall(record_view, sid, item, keep, items_max) end
 return with_ended({ "saved" })
@@ -296,7 +304,8 @@ if not leaving then return reply_of_refusal(user_id, uncounted, item) end
 -- The new sid first: if a full server refuses it, the old one is as it was.
 if record ~= "" then
   spared[old_sid] = true
-  add_session(sid, record, user_id, login_time, at, due, place, before)
+  local seen_at = not signs_in(user_of(found), user_id, login_time, at) and last_seen(old_sid) or at
+  add_session(sid, record, user_id, login_time, seen_at, due, place, before)
   if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
     redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
   end

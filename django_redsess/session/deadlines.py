@@ -50,11 +50,12 @@ def of_new(expiry: Expiry, login_at: int, now: int) -> Times:
     return Times(-(-(now + age) // 1000), -(-age // 1000), _limited(due, login_at, now))
 
 
-def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool) -> Times | None:
+def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool, visited: bool = True) -> Times | None:
     """
     Return the times of a save over the record ``base``. None if the save or the settings ask for an earlier deadline.
 
-    ``due`` is the present deadline. A ``passive`` request keeps it, unless Django's age or date has changed.
+    ``due`` is the present deadline. A ``passive`` request keeps it, unless Django's age or date has changed. A save
+    that no request makes (not ``visited``) keeps the idle time-out: the next visit has Django's new deadline.
     """
     age, at = expiry
     age_seconds, seconds = -(-age // 1000), -(-(at or now + age) // 1000)
@@ -68,6 +69,8 @@ def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool) 
     if passive and age_seconds == base.age_seconds and (age or seconds == base.deadline_seconds):
         return Times(base.deadline_seconds, age_seconds, due, True)
     seconds = max(base.deadline_seconds, seconds)
+    if conf.IDLE_TIMEOUT and not visited:
+        return Times(seconds, age_seconds, due, True)
     needed, latest = seconds * 1000 - ROUNDED_UP, seconds * 1000
     if limits:
         needed = _limited(needed, base.login_ms, now, slack=False)

@@ -81,8 +81,9 @@ def change_of(session: SessionState) -> Change | None:
         return None
     if not at or known.due - at < AHEAD_MIN:
         return None
-    passive = session.visit is not None and session.visit.passive
-    times = deadlines.of_save(session.expiry(at), base, known.due, at, passive=passive)
+    visit = session.visit
+    passive, visited = visit is not None and visit.passive, visit is not None
+    times = deadlines.of_save(session.expiry(at), base, known.due, at, passive=passive, visited=visited)
     if times is None:
         return None
     deadline_seconds, age_seconds, due, _ = times
@@ -219,7 +220,8 @@ class SaveAttempts:
         session, known, base, user_id = self.session, self.session.known, self._base, user_of(self.data)
         times, login_ms = None, at if user_id else 0
         if base is not None and user_id == base.user_id and session.pending.sign_in is None:
-            times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive)
+            visited = session.visit is not None
+            times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive, visited=visited)
             login_ms = base.login_ms
         times = times or deadlines.of_new(expiry, login_ms, at)
         client = session.client_part(user_id)

@@ -145,8 +145,8 @@ def test_every_changed_byte_but_those_of_revision_and_times_is_noticed_and_every
         for bit in (1, 16, 128):
             changed = bytearray(packed)
             changed[place] ^= bit
-            # By the first bit of its name, the key may be one of ENCRYPTION_KEYS that another process has. Where the name
-            # is, the length of the user id says.
+            # By the first bit of its name, the key may be one of ENCRYPTION_KEYS that another process
+            # has. The length of user id tells where that name is.
             is_named = (place, bit) == (name_at, 128) or place == 17
             with pytest.raises((RecordError, encryption.KeyMissing) if is_named else RecordError):
                 unpack(SID, bytes(changed))

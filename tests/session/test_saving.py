@@ -414,3 +414,86 @@ def test_who_seeds_the_generator_gets_another_revision_each_time(redis, new_sess
         random.seed(1)
         keys.add(new_session("8").session_key)
     assert (len(revisions), len(keys)) == (3, 3)
+
+
+def with_an_earlier_deadline(session: SessionStore) -> None:
+    found = SessionStore(session.session_key)
+    found.set_expiry(AGE // 2)
+    found.save()
+
+
+def without_loading(session: SessionStore) -> None:
+    found = SessionStore(session.session_key)
+    found.clear()
+    found["_auth_user_id"] = "7"
+    found.save()
+
+
+def over_a_change(session: SessionStore) -> None:
+    found = in_a_shell(session)
+    write(session, colour="green")
+    found["size"] = 1
+    found.save()
+
+
+def with_a_new_key(session: SessionStore) -> None:
+    found = in_a_shell(session)
+    found.cycle_key()
+    found.save()
+    session._session_key = found.session_key
+
+
+def without_its_user(session: SessionStore) -> None:
+    every_operation.take_user_out(str(session.session_key))
+
+
+JOBS: list[Callable[[SessionStore], None]] = [
+    lambda session: write(session, colour="red"),
+    with_an_earlier_deadline,
+    without_loading,
+    over_a_change,
+    with_a_new_key,
+    lambda session: viewed.record(SessionStore(session.session_key), "lamp") and None,
+    lambda session: every_operation.change_and_view(session.session_key, {"colour": "red"}, "lamp"),
+    without_its_user,
+]
+SETTING_A_DEADLINE = (with_an_earlier_deadline, without_its_user)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.__name__)
+@pytest.mark.parametrize("settings_of_time_outs", [{}, {"IDLE_TIMEOUT": 3600}], ids=["no time-out", "idle"])
+def test_a_job_without_a_request_is_no_visit(
+    redis, settings, new_session, settings_of_time_outs: dict[str, int], job: Callable[[SessionStore], None]
+) -> None:
+    settings.REDSESS = {**settings.REDSESS, "TOUCH_INTERVAL": 0, **settings_of_time_outs}
+    session = new_session("7", colour="blue")
+    partition, long_ago = keyspace().of_sid(str(session.sid)), redis.time()[0] * 1000 - 600_000
+    redis.zadd(partition.recent, {session.sid: long_ago}, xx=True)
+    redis.zincrby(partition.expire, -600_000, session.sid)
+    before = due(redis, session)
+    job(session)
+    guests_too = [redis.zscore(name, session.sid) for name in (partition.recent, partition.guests)]
+    assert [score for score in guests_too if score is not None] == [long_ago]
+    if settings_of_time_outs and job not in SETTING_A_DEADLINE:
+        assert due(redis, session) == before
+    # A request is one.
+    seen = opened(session)
+    seen["size"] = 5
+    seen.set_expiry(AGE // 3)
+    seen.save()
+    guests_too = [redis.zscore(name, session.sid) for name in (partition.recent, partition.guests)]
+    assert max(score for score in guests_too if score is not None) > long_ago + 500_000
+
+
+@pytest.mark.parametrize("user", ["7", "8", ""])
+def test_a_job_that_signs_in_is_one(redis, new_session, user: str) -> None:
+    session = new_session(user, colour="blue")
+    partition, long_ago = keyspace().of_sid(str(session.sid)), redis.time()[0] * 1000 - 600_000
+    for name in (partition.recent, partition.guests):
+        redis.zadd(name, {session.sid: long_ago}, xx=True)
+    found = in_a_shell(session)
+    found.cycle_key()
+    found["_auth_user_id"] = "7"
+    found.signed_in()
+    found.save()
+    assert online.get(str(found.sid)).last_seen_at.timestamp() > long_ago / 1000 + 500
