@@ -158,8 +158,8 @@ def _new_lock(request: HttpRequest, hold: float) -> SessionLock | None:
     if session is None:
         raise ImproperlyConfigured(NO_SESSION)
     plain = django_request(request)
-    key = key_in(plain)
-    # By the cookie, since the object may have another key by now, which no other request has.
+    # By what the request brought, since the object may have another key by now, which no other request has.
+    key = (session.visit.key if session.visit is not None else None) or key_in(plain)
     if key is None or not is_key(key) or LOCK in plain.__dict__:
         return None
     if session.visit is None:

@@ -8,7 +8,7 @@ command was lost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
@@ -123,10 +123,14 @@ Event = BegunSession | EndedSession
 
 
 class RequestScope:
-    """Context in which ``request`` is answered. The signals are kept, and sent after the response."""
+    """
+    Context in which ``request`` is answered. The signals are kept, and sent after the response.
 
-    def __init__(self, request: HttpRequest) -> None:
-        self.request = request
+    ``visit_of`` makes the visit of a session that this request brings.
+    """
+
+    def __init__(self, request: HttpRequest, visit_of: Callable[[HttpRequest], Any]) -> None:
+        self.request, self.visit_of = request, visit_of
         self._held: list[Event] = []
         self._over = False
 
@@ -191,6 +195,11 @@ def note_block(user_id: str) -> None:
     """Note that a user was blocked."""
     if (done := _done.get()) is not None:
         done.blocked.append(user_id)
+
+
+def request_scope() -> RequestScope | None:
+    """Return the context of the request that is being answered, if our middleware answers one."""
+    return _scope.get()
 
 
 def request_answered() -> HttpRequest | None:

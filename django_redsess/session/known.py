@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from django_redsess.conf import conf
@@ -18,6 +19,7 @@ from django_redsess.session.notice import Notice
 from django_redsess.session.reading import Touch
 from django_redsess.session.record import Client, Record, client_packed, log_unusable, unpack, user_of
 from django_redsess.session.user_limit import Limit
+from django_redsess.signals import request_scope
 from django_redsess.times import aware
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
 from django_redsess.transport.steps import Steps
@@ -35,7 +37,7 @@ def is_key(key: object) -> bool:
 @dataclass(slots=True)
 class Visit:
     """
-    The request that opened the session.
+    The request that opened the session, or that has got it from the site: see :class:`VisitOfRequest`.
 
     Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
     stores the address and user agent that it returns; with ``INDEX_ADDRESSES``, a guest's address, too. ``on_notice``
@@ -52,6 +54,40 @@ class Visit:
     """Whether viewing an item may start a session for a guest, if ``VIEWED_GUESTS`` is True."""
     with_cookie: tuple[Callable[[HttpResponseBase], None], ...] = ()
     """Each is called with the response that gets the session's cookie, to add another one."""
+    key: str | None = None
+    """The session key that the request brought otherwise than by our cookie."""
+    is_late: bool = False
+    """Whether the session was loaded before the request had it. Then the middleware touches it."""
+
+
+class VisitOfRequest:
+    """
+    The visit of a session that no middleware of ours has opened, looked for each time until there is one.
+
+    It is that of the request that is being answered, if this session is its ``request.session``, or if one of its
+    headers other than ``Cookie`` has this session's key, alone or after a word such as ``Bearer``.
+    """
+
+    def __get__(self, session: SessionState | None, owner: type | None = None) -> Visit | None:
+        scope = request_scope()
+        if session is None or scope is None:
+            return None
+        request = scope.request
+        is_its_own = request.__dict__.get("session") is session
+        if not is_its_own and not _has_in_header(request, session.session_key):
+            return None
+        visit: Visit = scope.visit_of(request)
+        if not is_its_own:
+            # A client of an API. Who shows messages to people has the session as request.session.
+            visit.on_notice = None
+        visit.key, visit.is_late = session.saved_key, session.known.record is not None
+        session.visit = visit
+        return visit
+
+
+def _has_in_header(request: HttpRequest, key: str | None) -> bool:
+    names = (name for name in request.META if name.startswith("HTTP_") and name != "HTTP_COOKIE")
+    return key is not None and any(key in str(request.META[name]).split() for name in names)
 
 
 class Cookie(NamedTuple):
@@ -128,7 +164,7 @@ NOTHING_PENDING = Pending()
 class SessionState(SessionBase):
     """The state of a session object: its knowledge of the stored session, its pending work, and its keys."""
 
-    visit: Visit | None = None
+    visit = VisitOfRequest()
     """The request that opened the session. None in a shell or a command."""
     cookie = COOKIE_UNCHANGED
     known = NOTHING_KNOWN

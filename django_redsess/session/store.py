@@ -24,7 +24,7 @@ from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, K
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Ending, Outcome
-from django_redsess.session.reading import Loaded
+from django_redsess.session.reading import Loaded, Touch
 from django_redsess.session.record import ROUNDED_UP, log_unusable, named, unpack, user_of
 from django_redsess.session.saving import SaveAttempts, change_of
 from django_redsess.session.user_limit import Limit
@@ -290,6 +290,16 @@ class SessionStore(SessionState):
         self.known = self.known._replace(due=due)
         if deadlines.sends_cookie(base, loaded.due, due, loaded.now):
             self.cookie = self.cookie._replace(refresh=True)
+
+    def touching(self) -> Steps[None]:
+        """Touch the session, which was loaded before its visit was known, and move its deadline as a load does."""
+        base, sid = self.known.record, self.stored_sid
+        if base is None or sid is None:
+            return
+        loaded = yield from reading.read(sid, Touch.SEEN if self.passive else Touch.ACTIVE)
+        due = None if self.passive or loaded.record is None else deadlines.moved(base, loaded.due, loaded.now)
+        if due is not None:
+            yield from self._prolonging(loaded, due)
 
     def still_there(self) -> Steps[bool]:
         """Return whether the session is still live under its key. Does not touch it."""

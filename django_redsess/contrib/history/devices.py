@@ -38,8 +38,7 @@ def signed_in(sender: Any, request: HttpRequest, user: AbstractBaseUser, **kwarg
     if session is None or session.visit is None or session.loaded_user_id != user_id_of(user):
         return
     name = _name_in(request) or secrets.token_urlsafe(16)
-    django_request(request)._redsess_device = _hash(name)
-    session.visit.with_cookie += (partial(_set_cookie, name),)
+    session.visit.with_cookie += (partial(_set_cookie, django_request(request), name),)
 
 
 def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
@@ -82,7 +81,9 @@ def _hash(name: str) -> str:
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
-def _set_cookie(name: str, response: HttpResponseBase) -> None:
+def _set_cookie(request: Any, name: str, response: HttpResponseBase) -> None:
+    # Not before: who keeps no cookie, as an app that sends its session in a header, would be new at each sign-in.
+    request._redsess_device = _hash(name)
     response.set_cookie(
         COOKIE,
         _signer.sign(name),

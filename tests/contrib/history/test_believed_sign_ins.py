@@ -20,6 +20,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_redsess import online
+from django_redsess.backend import SessionStore
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.responses import sign_out_request
 from tests.helpers.visitors import Browser, name_in
@@ -75,7 +76,17 @@ def by_django(request: HttpRequest, way: str, name: str) -> HttpResponse:
     return HttpResponse("done")
 
 
+def for_app(request: HttpRequest, name: str) -> HttpResponse:
+    """As allauth's API for apps signs in: the session's key is in the answer, and no cookie is."""
+    before, request.session = request.session, SessionStore()
+    login(request, User.objects.get(username=name), BACKEND)
+    request.session.save()
+    request.session = before
+    return HttpResponse("done")
+
+
 urlpatterns = [
+    path("app/<name>/", for_app),
     path("rest/<way>/<name>/", ByRest.as_view()),
     path("django/<way>/<name>/", by_django),
     path("", include("tests.helpers.site.urls")),
@@ -123,6 +134,16 @@ def test_a_device_is_known_again_whatever_request_the_view_has(browser, asked) -
     assert [bool(row.device) for row in rows] == [True] * 3
     assert [row.is_new_device for row in rows] == [False, False, True]
     assert rows[0].device == rows[1].device
+
+
+def test_an_app_without_cookies_is_no_new_device_at_each_sign_in(browser, users) -> None:
+    for version in (145, 146):
+        answer = browser.post("/app/carol/", headers={"User-Agent": f"Mozilla/5.0 (X11; Linux) Firefox/{version}.0"})
+        assert (answer.status_code, set(answer.cookies) - {"csrftoken"}) == (200, set())
+    rows = SignIn.objects.order_by("login_ms")
+    assert [(row.device, row.is_new_device, bool(row.user_agent)) for row in rows] == [("", False, True)] * 2
+    browser.post("/app/carol/", headers={"User-Agent": "Mozilla/5.0 (Windows NT 10.0) Firefox/146.0"})
+    assert SignIn.objects.latest("login_ms").is_new_device
 
 
 def test_a_refused_sign_in_leaves_nobody_in_either_request(users) -> None:

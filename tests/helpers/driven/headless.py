@@ -7,10 +7,15 @@ from functools import partial
 from typing import Any
 
 import redis
+from allauth.headless.contrib.ninja.security import x_session_token_auth
+from allauth.headless.contrib.rest_framework.authentication import XSessionTokenAuthentication
 from django.apps import apps
 from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 from django.urls import include, path, reverse
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from django_redsess import online
 from django_redsess.accounts.reauthentication import GIVEN_KEY, RECENT_SECONDS
@@ -23,7 +28,24 @@ from tests.project.docs.pages import DOCS, blocks
 PASSWORD = "/api/v1/me/reauthenticate"
 ALLAUTHS, OURS = "/_allauth/browser/v1/auth/", "/api/v1/me/sessions"
 
+
+class ByRest(APIView):
+    """Who allauth's class for Django REST framework takes the sender for."""
+
+    authentication_classes = (XSessionTokenAuthentication,)
+
+    def get(self, request: Any) -> Response:
+        return Response(request.user.username)
+
+
+def by_ninja(request: HttpRequest) -> HttpResponse:
+    """As a view of django-ninja that asks with allauth's class."""
+    return HttpResponse(x_session_token_auth(request).username)
+
+
 urlpatterns = [
+    path("by-rest/", ByRest.as_view()),
+    path("by-ninja/", by_ninja),
     path("_allauth/", include("allauth.headless.urls")),
     path("accounts/", include("allauth.urls")),
     path("", include("tests.helpers.site.urls")),
@@ -146,6 +168,29 @@ def pages_are_named(user: User, client: redis.Redis) -> None:
         assert give().status_code == 204
 
 
+def apps_send_a_header(user: User, client: redis.Redis) -> None:
+    """A session of allauth's API for apps is touched, has address and browser, and gets no cookie."""
+    online.end_user(user)
+    url = "/_allauth/app/v1/auth/"
+    given = {"username": "ada", "password": "lovelace"}
+    sender: dict[str, Any] = {"REMOTE_ADDR": "192.0.2.9", "HTTP_USER_AGENT": "Shop/1.0 (Telephone)"}
+    answer = Browser(**sender).post(url + "login", given, content_type="application/json")
+    assert (answer.status_code, list(answer.cookies)) == (200, []), answer.text
+    key = answer.json()["meta"]["session_token"]
+    [session] = online.of_user(user)
+    assert (session.address, session.user_agent) == ("192.0.2.9", "Shop/1.0 (Telephone)")
+    for path_of_view in (url + "session", url + "sessions", "/by-rest/", "/by-ninja/"):
+        make_older(client, session.sid, 2000)
+        before = online.of_user(user)[0]
+        answer = Browser(**sender, HTTP_X_SESSION_TOKEN=key).get(path_of_view)
+        assert (answer.status_code, list(answer.cookies)) == (200, []), answer.text
+        after = online.of_user(user)[0]
+        assert after.last_seen_at > before.last_seen_at
+        assert after.expires_at > before.expires_at
+    Browser(HTTP_X_SESSION_TOKEN=key).delete(url + "session")
+    assert online.of_user(user) == []
+
+
 def main() -> None:
     user = User.objects.create_user("ada", password="lovelace")
     told: list[tuple[str, Reason]] = []
@@ -158,4 +203,5 @@ def main() -> None:
     client = redis.from_url(os.environ["REDIS_URL"])
     allauth_is_asked(user, client)
     pages_are_named(user, client)
+    apps_send_a_header(user, client)
     assert not disagreements(client)

@@ -57,6 +57,7 @@ ORDER = (
 ELSEWHERE = {
     "acl": "no blocks: the rights are tried in tests/failures/test_least_permissions.py",
     "allauth": "a project with allauth: see test_guides.py",
+    "by-header": "a project with Django REST framework: see test_by_header.py",
     "cluster": "its servers are elsewhere: see tests/failures/test_clusters.py",
     "custom-users": "a project begins with its user model: see tests/accounts/test_user_models.py",
     "drf": "a project with Django REST framework: see test_drf.py",
