@@ -129,6 +129,9 @@ def _form_of(
         form.is_locked = left == 1
         return form
     drive(tries.forget(session, user_id))
+    if session.loaded_user_id != user_id:
+        # The user of a token, in the browser of somebody else: that session is not theirs.
+        return None
     session[GIVEN_KEY] = now
     # Django may have stored another hash of the same password.
     update_session_auth_hash(request, found)

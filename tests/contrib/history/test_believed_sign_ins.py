@@ -23,6 +23,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.responses import sign_out_request
+from tests.helpers.store import make_older
 from tests.helpers.visitors import Browser, name_in
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("history")]
@@ -115,6 +116,18 @@ def asked(request, settings) -> str:
 @pytest.fixture(params=[Client, AsyncClient], ids=["wsgi", "asgi"])
 def browser(request, asked) -> Browser:
     return Browser(request.param())
+
+
+class KnowsTokens:
+    """A middleware that knows the user of a token, whoever is signed in with the session's cookie."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if name := request.headers.get("X-Token"):
+            request.user = User.objects.get(username=name)
+        return self.get_response(request)
 
 
 def block(user: User) -> None:
@@ -220,3 +233,23 @@ def test_a_sign_out_is_that_of_the_sessions_user(browser, asked, users, name: st
     browser.post(f"/{asked}/signs_in/dora/")
     assert browser.post(f"/{asked}/token_goes/{name}/").status_code == 200
     assert SignIn.objects.get().reason == reason
+
+
+def test_a_password_that_the_user_of_a_token_gives_is_not_noted_in_the_session_of_another(
+    browser, users, settings, redis
+) -> None:
+    for user in users.values():
+        user.set_password("correct-horse")
+        user.save()
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.KnowsTokens"]
+    browser.post("/django/signs_in/dora/")
+    make_older(redis, browser.sid, 301)
+    before = browser.cookie
+    url, headers = "/account/sessions/end-others/", {"X-Token": "carol"}
+    assert browser.post(url, headers=headers).status_code == 200
+    assert browser.post(url, {"password": "correct-horse"}, headers=headers).status_code == 302
+    same_key = browser.cookie == before
+    assert same_key
+    assert name_in(browser) == "dora"
+    # Dora has given no password.
+    assert browser.post(url).status_code != 302
