@@ -73,7 +73,9 @@ class VisitOfRequest:
         if session is None or scope is None:
             return None
         request = scope.request
-        is_its_own = request.__dict__.get("session") is session
+        found = request.__dict__.get("session")
+        # A site may have put a SimpleLazyObject around the session.
+        is_its_own = getattr(found, "_wrapped", found) is session
         if not is_its_own and not _has_in_header(request, session.session_key):
             return None
         visit: Visit = scope.visit_of(request)

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client
 from django.urls import include, path
+from django.utils.functional import SimpleLazyObject
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -74,6 +75,12 @@ class Sets:
 
 class ReadsAndSets(Sets):
     reads = True
+
+
+class SetsLazily(Sets):
+    def __call__(self, request: HttpRequest) -> Any:
+        request.session = SimpleLazyObject(lambda: SessionStore("".join(reversed(request.headers["X-Reversed"]))))
+        return self.get_response(request)
 
 
 def look(request: Any) -> str:
@@ -161,6 +168,7 @@ WAYS: dict[str, tuple[list[str], str]] = {
     "subclass": ([f"{HERE}.Subclass", AUTH], "view/"),
     "middleware": ([SESSION, f"{HERE}.Sets", AUTH], "view/"),
     "middleware that reads it first": ([SESSION, f"{HERE}.ReadsAndSets", AUTH], "view/"),
+    "middleware, lazily": ([SESSION, f"{HERE}.SetsLazily", AUTH], "view/"),
     "view": (MIDDLEWARE, "in-place/"),
     "REST framework": (MIDDLEWARE, "sets-in-rest/"),
     "REST framework, aside": (MIDDLEWARE, "knows-in-rest/"),
@@ -182,6 +190,8 @@ def visit(request: pytest.FixtureRequest, settings: Any, way: str, partitions: i
 
     def make(key: str, query: str = "", *, passive: bool = False) -> HttpResponse:
         headers = {"Authorization": f"Bearer {key}", "User-Agent": FIREFOX, "X-Forwarded-For": "192.0.2.7"}
+        if way == "middleware, lazily":
+            headers = {**headers, "Authorization": "", "X-Reversed": "".join(reversed(key))}
         return browser.get(f"/{'passive/' if passive else ''}{url}{query}", headers=headers)
 
     return make
