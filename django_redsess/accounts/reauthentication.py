@@ -7,6 +7,7 @@ password.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy
+from django.views.decorators.debug import sensitive_variables
 
 from django_redsess import online
 from django_redsess.conf import conf
@@ -98,6 +100,7 @@ def is_asked(request: HttpRequest, user: AbstractBaseUser) -> bool:
         return True
 
 
+@sensitive_variables()
 def give(request: HttpRequest, user: AbstractBaseUser, password: str) -> PasswordForm | None:
     """
     Check the password of ``user``, whether or not it is asked for just now. Return None if it is right.
@@ -112,6 +115,7 @@ def give(request: HttpRequest, user: AbstractBaseUser, password: str) -> Passwor
     return _form_of(request, user, session, now, {"password": password})
 
 
+@sensitive_variables()
 def _form_of(
     request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int, data: Mapping[str, Any]
 ) -> PasswordForm | None:
@@ -123,7 +127,11 @@ def _form_of(
     if form.is_locked or not is_try:
         return form
     # As Django's form names it, whatever the user model calls it. The site's backends may limit the tries themselves.
-    found = authenticate(request, username=user.get_username(), password=form.cleaned_data["password"])
+    try:
+        found = authenticate(request, username=user.get_username(), password=form.cleaned_data["password"])
+    except Exception as error:
+        _forget_variables(error)
+        raise
     if found is None or online.user_id_of(found) != user_id:
         form.add_error("password", gettext_lazy("This is not your password. Please try again."))
         form.is_locked = left == 1
@@ -137,6 +145,19 @@ def _form_of(
     update_session_auth_hash(request, found)
     session.end_copies()
     return None
+
+
+def _forget_variables(error: BaseException | None) -> None:
+    """
+    Clear the variables of the functions that ``error`` and its causes came through, and that are over by now.
+
+    Those of a backend have the password, and Django's reports show them unless each function says otherwise.
+    """
+    known = set[int]()
+    while error is not None and id(error) not in known:
+        known.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 def _is_recent(at: int | None, now: int) -> bool:

@@ -19,6 +19,7 @@ from django.urls.converters import PathConverter
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -169,7 +170,9 @@ def _view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
             CsrfViewMiddleware(lambda request: response).process_response(request, response)
         return response
 
-    return answer_problems(csrf_exempt(login_not_required(never_cache(answer))))
+    # A form with a password is refused. But Django's error reports show forms, whatever fails.
+    hidden = sensitive_post_parameters("password")(answer)
+    return answer_problems(csrf_exempt(login_not_required(never_cache(hidden))))
 
 
 def _unknown(request: HttpRequest, **path: str) -> HttpResponse:
