@@ -22,6 +22,7 @@ from django_redsess.management.terminal import (
     CommandWithExamples,
     Stop,
     command_errors,
+    is_terminal,
     progress_bar,
     say,
 )
@@ -164,7 +165,7 @@ class CleaningCommand(CommandWithExamples):
 
     def _run(self) -> None:
         forever = self.options["forever"]
-        if not forever and self.options["verbosity"] > 0 and sys.stderr.isatty():
+        if not forever and self.options["verbosity"] > 0 and is_terminal(sys.stderr):
             self._bar = self.until_the_end.enter_context(progress_bar(self.patiently(self.total), wanted=True))
         while True:
             self.patiently(self.work)

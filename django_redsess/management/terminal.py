@@ -10,10 +10,10 @@ import socket
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from difflib import get_close_matches
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -32,6 +32,79 @@ if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
 
 
+UNWRITTEN = 74
+"""The exit status of a command whose output can't be written: EX_IOERR of ``sysexits.h``."""
+
+
+class UnwrittenError(Exception):
+    """The output can't be written, and the command does nothing else."""
+
+
+class Output:
+    """
+    A stream that a command writes to: ``stream``, or None for one that was closed before Python began.
+
+    What can't be written is left out, and the command does what it was asked to do. ``failure`` says why. A command
+    that does nothing but write sets ``is_all``: then :class:`UnwrittenError` is raised. A letter that the encoding of
+    the stream does not have is written as an escape.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.failure: Exception | None = None
+        self.is_all = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> None:
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        with self._leaving_out():
+            if self.stream is None:
+                raise ValueError("it is closed")
+            self.stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+    def flush(self) -> None:
+        with self._leaving_out():
+            if self.stream is not None:
+                self.stream.flush()
+
+    def isatty(self) -> bool:
+        return is_terminal(self.stream)
+
+    @contextmanager
+    def _leaving_out(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:  # ValueError: this process has closed the file.
+            self.failure = error
+            if self.is_all:
+                raise UnwrittenError from error
+
+    @property
+    def reason(self) -> str:
+        """Why something is missing in the output, as a text; ``""`` if nothing is, or its reader has seen enough."""
+        if self.failure is None or (self.is_all and isinstance(self.failure, BrokenPipeError)):
+            return ""
+        return str(getattr(self.failure, "strerror", None) or self.failure).rstrip(".")
+
+
+def let_go_of_unwritten() -> None:
+    """Drop what ``sys.stdout`` and ``sys.stderr`` can't write. Python would try again at its end, and then complain."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def is_terminal(stream: Any) -> bool:
+    """Tell whether a person is at this stream. False for one that is closed, and for None."""
+    return stream is not None and not getattr(stream, "closed", False) and stream.isatty()
+
+
 REFERENCE = "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/commands.rst"
 
 
@@ -40,6 +113,9 @@ class CommandWithExamples(BaseCommand):
     A command whose help shows ``examples``, each in a line of its own that can be copied.
 
     Before them stand what its ``exit_status`` says, and where to read on.
+
+    It does what it is asked to do though its output can't be written: see :class:`Output`. Then it ends with
+    :data:`UNWRITTEN`, and one line on stderr says why.
     """
 
     examples: Sequence[str]
@@ -48,8 +124,45 @@ class CommandWithExamples(BaseCommand):
     # Not those that ask the server: the command asks it, and says itself what is wrong.
     requires_system_checks = (Tags.caches, Tags.security)
 
+    def __init__(self, stdout: Any = None, stderr: Any = None, **colors: bool) -> None:
+        self.output = Output(stdout or sys.stdout)
+        super().__init__(cast(Any, self.output), cast(Any, Output(stderr or sys.stderr)), **colors)
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        # --help is printed before ``execute`` is called.
+        shown = Output(sys.stdout)
+        shown.is_all = True
+        try:
+            with redirect_stdout(cast(Any, shown)):
+                super().run_from_argv(argv)
+        except UnwrittenError:
+            sys.exit(UNWRITTEN if shown.reason else 0)
+        except SystemExit as stopped:
+            with suppress(UnwrittenError):
+                shown.flush()
+            if shown.reason and not stopped.code:
+                sys.exit(UNWRITTEN)
+            raise
+        finally:
+            let_go_of_unwritten()
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        if options.get("stdout"):
+            options["stdout"] = self.output = Output(options["stdout"])
+        if options.get("stderr"):
+            options["stderr"] = Output(options["stderr"])
+        said = None
+        with suppress(UnwrittenError):
+            said = super().execute(*args, **options)
+            self.output.flush()
+        if self.output.reason:
+            done = "" if self.output.is_all else " All else is done."
+            raise CommandError(f"The output can't be written: {self.output.reason}.{done}", returncode=UNWRITTEN)
+        return said
+
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        about = f"Exit status: {self.exit_status}\nRead on: {REFERENCE}#{subcommand}"
+        status = f"{self.exit_status.removesuffix('.')};\n  {UNWRITTEN} where its output can't be written."
+        about = f"Exit status: {status}\nRead on: {REFERENCE}#{subcommand}"
         epilog = f"{about}\n\n" + "\n  ".join(["Examples:", *self.examples])
         return super().create_parser(prog_name, subcommand, formatter_class=_Help, epilog=epilog, **kwargs)
 
@@ -78,6 +191,8 @@ class CommandWithExamples(BaseCommand):
         try:
             say(f"{question} [y/N] ", self.for_people, ending="")
             self.for_people.flush()
+            if self.for_people.failure is not None:
+                raise CommandError(f"The question can't be shown. {refused}", returncode=UNWRITTEN)
             answer = sys.stdin.readline()
         except KeyboardInterrupt:
             say("", self.for_people)
@@ -221,9 +336,7 @@ STOPPED = 130
 
 def say(line: str, out: OutputWrapper, *, ending: str = "\n") -> None:
     """Print a line for a person."""
-    # Names may be in any script. Characters that the terminal's encoding does not have are written as escapes.
-    encoding = getattr(out, "encoding", None) or "utf-8"
-    out.write(line.encode(encoding, "backslashreplace").decode(encoding), style_func=str, ending=ending)
+    out.write(line, style_func=str, ending=ending)
 
 
 def csv_line(cells: Iterable[str]) -> str:
@@ -233,20 +346,9 @@ def csv_line(cells: Iterable[str]) -> str:
     return text.getvalue()
 
 
-@contextmanager
-def until_pipe_is_closed(out: OutputWrapper) -> Iterator[None]:
-    """End the output without an error when its reader has closed the pipe, as ``head`` does."""
-    try:
-        yield
-        out.flush()
-    except BrokenPipeError:
-        # Python would flush the rest at exit, and fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def need_terminal(to: str) -> None:
     """Raise CommandError if there is no terminal to ask on. ``to`` is what the command is about to do."""
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         raise CommandError(f"There is no terminal to ask on: give --noinput to {to} without asking.")
 
 

@@ -51,6 +51,7 @@ class Command(CommandWithExamples):
         self._validate(options)
         with command_errors():
             if options["list"]:
+                self.output.is_all = True
                 return self._list()
             users = {name: user_named(name) for name in dict.fromkeys(options["users"])}
             if unknown := [name for name, user in users.items() if user is None]:

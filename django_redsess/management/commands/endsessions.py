@@ -18,6 +18,7 @@ from django_redsess.management.terminal import (
     CommandWithExamples,
     Stop,
     command_errors,
+    is_terminal,
     need_terminal,
     no_user,
     owner_of,
@@ -162,7 +163,7 @@ class Command(CommandWithExamples):
 
     def _end(self, count: int) -> None:
         tally, stop, told = _Tally(), Stop(), monotonic()
-        wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and sys.stderr.isatty()
+        wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and is_terminal(sys.stderr)
         try:
             # A signal takes effect after the batch under way, so that all ended sessions are counted.
             with noting() as done, progress_bar(count, wanted=wanted) as bar, stop.listening():

@@ -25,12 +25,12 @@ from django_redsess.management.terminal import (
     CommandWithExamples,
     command_errors,
     csv_line,
+    is_terminal,
     no_user,
     owner_of,
     progress_bar,
     say,
     seconds_of,
-    until_pipe_is_closed,
     user_named,
 )
 from django_redsess.online import Session, fields, labels
@@ -201,7 +201,8 @@ class Command(CommandWithExamples):
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
         self._validate()
-        with until_pipe_is_closed(self.stdout), command_errors():
+        self.output.is_all = True
+        with command_errors():
             self._list()
 
     def _validate(self) -> None:
@@ -286,7 +287,7 @@ class Command(CommandWithExamples):
 
     def _stream(self, pages: Iterator[list[Session]], count: int, line_of: Callable[[Record], str]) -> None:
         total, written = max(0, min(count - self.options["offset"], self.options["limit"])), 0
-        on_terminal = sys.stderr.isatty() and self.options["verbosity"] > 0
+        on_terminal = is_terminal(sys.stderr) and self.options["verbosity"] > 0
         wanted = on_terminal and total > READ_AT_ONCE and not self.stdout.isatty()
         columns = fields.without_request(fields.SESSION)
         with progress_bar(total, wanted=wanted) as bar:

@@ -21,7 +21,6 @@ from django_redsess.management.terminal import (
     csv_line,
     no_user,
     say,
-    until_pipe_is_closed,
     user_named,
 )
 from django_redsess.online import fields
@@ -67,7 +66,8 @@ class Command(CleaningCommand):
         if options["export"] is not None:
             if options["repair"] or options["prune"]:
                 raise CommandError("--export can't be given together with --repair or --prune.")
-            with until_pipe_is_closed(self.stdout), command_errors():
+            self.output.is_all = True
+            with command_errors():
                 self._export(options["export"], as_json=options["json"])
             return
         if not (options["repair"] or options["prune"]):
