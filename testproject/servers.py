@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 import redis
 from redis.backoff import NoBackoff
@@ -70,9 +69,10 @@ def free_port() -> int:
 
 
 @cache
-def _taken_ports() -> IO[bytes]:
-    """Return a file of this user's, in which processes lock the ports that they were given."""
-    return (Path(tempfile.gettempdir()) / f"redsess-ports-{os.getuid()}").open("ab")
+def _taken_ports() -> int:
+    """Open a file of this user's, in which processes lock the ports that they were given. Return its descriptor."""
+    # No file object: Python would warn at the end of the process that it is still open, as it has to be.
+    return os.open(Path(tempfile.gettempdir()) / f"redsess-ports-{os.getuid()}", os.O_WRONLY | os.O_CREAT, 0o600)
 
 
 class Server:

@@ -35,3 +35,10 @@ def test_no_two_processes_get_the_same_port(given_to_another: int, monkeypatch) 
     monkeypatch.setattr(servers, "FIRST_PORT", given_to_another)
     monkeypatch.setattr(secrets, "randbelow", lambda _: next(one_after_the_other))
     assert servers.free_port() > given_to_another
+
+
+@pytest.mark.unit
+def test_a_process_that_was_given_a_port_ends_without_a_warning() -> None:
+    code = "from testproject import servers; servers.free_port()"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
