@@ -96,7 +96,8 @@ end
 -- End what above_limit found. Returns "crowded" if more must end, else "".
 local function end_excess(user_id, leaving, excess, reason, uncounted)
   local count = end_of_user(user_id, leaving, reason)
-  local dealt_with = end_of_user(user_id, { unpack(uncounted, 1, AT_ONCE_MAX) }, "expired")
+  local room = count == #leaving and AT_ONCE_MAX - count or 0
+  local dealt_with = end_of_user(user_id, { unpack(uncounted, 1, room) }, "expired")
   return (count < excess or dealt_with < #uncounted) and "crowded" or ""
 end
 
