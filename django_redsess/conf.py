@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from http.cookies import Morsel
 from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 from django.conf import settings
@@ -90,6 +91,12 @@ def _is_prefix(value: object) -> bool:
 
 def _is_root_url(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"https?://[^/?#\s]+[^?#\s]*", value) is not None
+
+
+def _is_cookie_name(value: object) -> bool:
+    # A token of RFC 9110. Python takes names of attributes, such as Path, for these.
+    is_token = isinstance(value, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value) is not None
+    return is_token and not Morsel().isReservedKey(str(value))
 
 
 def _is_message(value: object) -> bool:
@@ -575,6 +582,25 @@ class Conf:
         None: mails are in the language of ``LANGUAGE_CODE``.
         """,
     )
+
+    HISTORY_DEVICE_COOKIE = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or _is_cookie_name(value),
+            "None, or the name of a cookie, such as 'shop_device'",
+        ),
+        """
+        The name of the cookie by which ``django_redsess.contrib.history`` knows a device again.
+
+        None: ``SESSION_COOKIE_NAME`` with ``_device`` at its end, such as ``sessionid_device``.
+        """,
+    )
+
+    @property
+    def user_table(self) -> str:
+        """What tells tables of users apart: the prefix that a function returns. ``""`` if ``PREFIX`` is a text."""
+        redsess: Mapping[str, Any] = getattr(settings, "REDSESS", {})
+        return str(self.PREFIX) if callable(redsess.get("PREFIX")) else ""
 
     @cached_property
     def moves_deadlines(self) -> bool:

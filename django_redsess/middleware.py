@@ -49,6 +49,9 @@ from django_redsess.session.store import session_of
 from django_redsess.signals import RequestScope
 from django_redsess.transport.steps import Steps, adrive, drive
 
+response_hooks: list[Callable[[HttpRequest, SessionStore, HttpResponseBase], None]] = []
+"""Called with each response to a request with a session, before that is saved. An app adds to it in ``ready()``."""
+
 
 def is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
     """Tell whether session and cookie can stay as they are. This is so for most responses."""
@@ -275,6 +278,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
             session = session_of(request)
             if self._response_in_thread or session is None:
                 return await sync_to_async(self.process_response)(request, response)
+            for hook in response_hooks:
+                hook(request, session, response)
             if is_unchanged(request, session):
                 if session.accessed:
                     patch_vary_headers(response, ("Cookie",))
@@ -324,6 +329,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
         session = session_of(request)
         if session is None:
             return super().process_response(request, response)  # type: ignore[arg-type]
+        for hook in response_hooks:
+            hook(request, session, response)
         if is_unchanged(request, session):
             if session.accessed:
                 patch_vary_headers(response, ("Cookie",))

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.conf import settings
 from django.contrib.auth.signals import user_logged_in
 from django.utils.translation import gettext_lazy as _
 
@@ -12,7 +13,7 @@ class HistoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_redsess import cleaning
+        from django_redsess import cleaning, middleware
         from django_redsess.contrib.history import (
             blocks,
             checks,  # noqa: F401
@@ -28,5 +29,7 @@ class HistoryConfig(AppConfig):
         blocks.connect()
         cleaning.hourly.connect(repair.hourly, dispatch_uid="django_redsess.contrib.history")
         user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.contrib.history")
+        if settings.SECRET_KEY_FALLBACKS:
+            middleware.response_hooks.append(devices.sign_anew)
         new_device.connect(mails.notify, dispatch_uid="django_redsess.contrib.history")
         sign_in_source.register(Rows())

@@ -1,11 +1,13 @@
 """
 Devices: the cookie by which a browser is known again, and whether it is new to the user who signs in.
 
-The cookie names nobody, and opens nothing. The database has a hash of it.
+The cookie has an entry for each of the last users who have signed in there: a random name, signed for this user. It
+names nobody, and opens nothing. The database has a hash of the name.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from functools import partial
 from hashlib import blake2b
@@ -17,28 +19,55 @@ from django.core.signing import BadSignature, Signer
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from django_redsess.conf import conf
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.online import user_id_of
+from django_redsess.responses import is_shared
 from django_redsess.session.address_index import V6_PLACES
-from django_redsess.session.store import django_request, session_of
+from django_redsess.session.store import SessionStore, django_request, session_of
 
-COOKIE = "redsess_device"
+COOKIE_SUFFIX = "_device"
+"""By default, the cookie's name is that of the session's cookie with this at the end."""
+
 AGE_SECONDS = 400 * 24 * 3600
 """Browsers keep no cookie for longer: see RFC 6265bis, section 5.5."""
+
+ENTRIES_MAX = 5
+"""How many users of one browser are known there: the last ones who have signed in."""
+
+ENTRY = re.compile(r"[\w-]{22}:[\w-]{43}", re.ASCII)
+"""A name and its signature."""
 
 EARLIER_MAX = 1000
 """How many earlier sign-ins of the user are compared: the latest."""
 
-_signer = Signer(salt="django_redsess.history.device")
+
+def cookie_name() -> str:
+    """Return the name of the device's cookie."""
+    return conf.HISTORY_DEVICE_COOKIE or settings.SESSION_COOKIE_NAME + COOKIE_SUFFIX
 
 
 def signed_in(sender: Any, request: HttpRequest, user: AbstractBaseUser, **kwargs: Any) -> None:
     """Receive Django's signal ``user_logged_in``. The response that brings the session's cookie brings ours, too."""
-    session = session_of(request)
-    if session is None or session.visit is None or session.loaded_user_id != user_id_of(user):
+    session, user_id = session_of(request), user_id_of(user)
+    if session is None or session.visit is None or session.loaded_user_id != user_id:
         return
-    name = _name_in(request) or secrets.token_urlsafe(16)
-    session.visit.with_cookie += (partial(_set_cookie, django_request(request), name),)
+    session.visit.with_cookie += (partial(_send_cookie, django_request(request), user_id),)
+
+
+def sign_anew(request: HttpRequest, session: SessionStore, response: HttpResponseBase) -> None:
+    """
+    Sign the entry of the session's user with ``SECRET_KEY``, if only a key of ``SECRET_KEY_FALLBACKS`` reads it.
+
+    The cookie lives for longer than a site keeps fallbacks, so it is not left for the next sign-in.
+    """
+    user_id = session.loaded_user_id
+    if not user_id or cookie_name() not in request.COOKIES or is_shared(response):
+        return
+    entries, signer = _entries(request, response), _signer(user_id)
+    signed = [signer.sign(name) if (name := _name_in(entry, signer)) else entry for entry in entries]
+    if signed != entries:
+        _set_cookie(signed, response)
 
 
 def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
@@ -50,7 +79,7 @@ def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
     """
     if request is None:
         return False
-    sign_in.device = getattr(request, "_redsess_device", "")
+    sign_in.device = getattr(request, "_redsess_devices", {}).get(str(sign_in.user_id), "")
     rows = SignIn.objects.using(using).filter(user_id=sign_in.user_id, login_ms__lt=sign_in.login_ms)
     rows = rows.order_by("-login_ms")
     earlier = list(rows.values_list("device", "client", "address_score")[:EARLIER_MAX])
@@ -58,7 +87,7 @@ def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
     if sign_in.device and known:
         sign_in.is_new_device = sign_in.device not in known
     else:
-        # Rows that were made up, or come from a time without the cookie, have no device.
+        # Rows that were made up, or of sign-ins whose response had no cookie, have no device.
         clients = {client for _, client, _ in earlier}
         sign_in.is_new_device = bool(clients) and sign_in.client not in clients
     networks = {_network_of(score) for *_, score in earlier if score is not None}
@@ -70,9 +99,33 @@ def _network_of(score: int) -> int:
     return score >> 16 if score < V6_PLACES else score >> 4
 
 
-def _name_in(request: HttpRequest) -> str:
+def _send_cookie(request: Any, user_id: str, response: HttpResponseBase) -> None:
+    """Put the user's entry first, or make one, and note it for :func:`compare`: a browser gets it with ``response``."""
+    entries, signer = _entries(request, response), _signer(user_id)
+    names = [_name_in(entry, signer) for entry in entries]
+    # Whatever else is in the cookie, such as what another site of the domain has put there, is never this user's.
+    name = next(filter(None, names), "") or secrets.token_urlsafe(16)
+    others = [entry for entry, of_user in zip(entries, names, strict=True) if not of_user]
+    _set_cookie([signer.sign(name), *others][:ENTRIES_MAX], response)
+    # Not before: who keeps no cookie, as an app that sends its session in a header, would be new at each sign-in.
+    request.__dict__.setdefault("_redsess_devices", {})[user_id] = _hash(name)
+
+
+def _entries(request: HttpRequest, response: HttpResponseBase) -> list[str]:
+    """Return the entries that the browser has after ``response``, as it is so far. They may be anybody's."""
+    sent = response.cookies.get(cookie_name())
+    value = request.COOKIES.get(cookie_name(), "") if sent is None else sent.value
+    return [entry for entry in value.split(".") if ENTRY.fullmatch(entry)][:ENTRIES_MAX]
+
+
+def _signer(user_id: str) -> Signer:
+    # Two sites may have one SECRET_KEY, and users of two tables one id: an entry is good for one user only.
+    return Signer(salt=f"django_redsess.history.device {cookie_name()} {{{conf.user_table}}} {user_id}")
+
+
+def _name_in(entry: str, signer: Signer) -> str:
     try:
-        return _signer.unsign(request.COOKIES.get(COOKIE, ""))
+        return signer.unsign(entry)
     except BadSignature:
         return ""
 
@@ -81,16 +134,15 @@ def _hash(name: str) -> str:
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
-def _set_cookie(request: Any, name: str, response: HttpResponseBase) -> None:
-    # Not before: who keeps no cookie, as an app that sends its session in a header, would be new at each sign-in.
-    request._redsess_device = _hash(name)
+def _set_cookie(entries: list[str], response: HttpResponseBase) -> None:
+    # Wherever the session's cookie goes, this one goes. No script reads it.
     response.set_cookie(
-        COOKIE,
-        _signer.sign(name),
+        cookie_name(),
+        ".".join(entries),
         max_age=AGE_SECONDS,
         domain=settings.SESSION_COOKIE_DOMAIN,
         path=settings.SESSION_COOKIE_PATH,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
-        samesite="Lax",
+        samesite=settings.SESSION_COOKIE_SAMESITE,
     )

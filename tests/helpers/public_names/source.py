@@ -224,8 +224,8 @@ def headers() -> Iterator[str]:
     for keyword in _nodes(ast.keyword):
         if keyword.arg == "headers" and isinstance(keyword.value, ast.Dict):
             yield from (f"sent {_text(name)}" for name in keyword.value.keys)
-    for path, name in _constants("COOKIE"):
-        yield f"cookie {name} ({path.parent.name})"
+    for path, suffix in _constants("COOKIE_SUFFIX"):
+        yield f"cookie SESSION_COOKIE_NAME{suffix} ({path.parent.name})"
 
 
 def _constants(wanted: str) -> Iterator[tuple[Path, str]]:
