@@ -567,6 +567,8 @@ class Conf:
         """
         The URL of the site that such a mail names and links to, such as ``https://shop.example``.
 
+        If it has a path, that is where the site begins, whatever prefix (``SCRIPT_NAME``) the server tells Django.
+
         None: the domain of ``django.contrib.sites``, if that is installed. Without both, the mail has no links.
         """,
     )

@@ -84,7 +84,8 @@ def _of_cookie() -> Iterator[checks.CheckMessage]:
     prefix = "__Secure-" if domain else "__Host-"
     if not name.startswith(prefix):
         message = f"SESSION_COOKIE_NAME is {name!r}, without the prefix {prefix!r} ({STANDARD}, 3.3.3)."
-        hint = f"Set it to '{prefix}sessionid'. A new name signs everybody out once. {_unless('W096')}"
+        plain = name.removeprefix("__Secure-").removeprefix("__Host-")
+        hint = f"Set it to '{prefix}{plain}'. A new name signs everybody out once. {_unless('W096')}"
         yield problem("W096", message, hint)
     elif prefix == "__Host-" and settings.SESSION_COOKIE_PATH != "/":
         message = "SESSION_COOKIE_NAME begins with '__Host-', and SESSION_COOKIE_PATH is not '/'."

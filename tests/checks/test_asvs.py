@@ -50,6 +50,14 @@ def test_saves_with_each_request_are_an_idle_timeout(settings) -> None:
     assert missing() == ["W047", "W094"]
 
 
+@pytest.mark.parametrize("name", ["shop", "__Secure-shop"])
+def test_it_keeps_the_name_that_the_cookie_has(settings, name: str) -> None:
+    with_cookie(settings, SESSION_COOKIE_NAME=name)
+    settings.REDSESS = {"PROFILE": "strict"}
+    [said] = [each for each in messages(deploy=True) if each.id == "django_redsess.W096"]
+    assert "'__Host-shop'" in str(said.hint)
+
+
 @pytest.mark.parametrize(
     ("changes", "ids"),
     [

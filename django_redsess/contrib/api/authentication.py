@@ -53,6 +53,11 @@ class SessionCookie(APIKeyCookie):
         return request.user if request.user.is_authenticated else None
 
 
+def csrf_header() -> str:
+    """Return the name of the header that brings the CSRF token."""
+    return str(HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME))
+
+
 def _check_csrf(request: HttpRequest) -> None:
     try:
         refused = check_csrf(request)
@@ -62,9 +67,8 @@ def _check_csrf(request: HttpRequest) -> None:
         # Django reads forms for the token.
         raise Problem(400, "The request can't be read: a body must be of the type application/json.") from None
     if refused is not None:
-        name = HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME)
         value = "the page's token" if settings.CSRF_USE_SESSIONS else f"the cookie {settings.CSRF_COOKIE_NAME}"
-        sent = f"Send {value} in the header {name}, and over HTTPS a Referer of this site"
+        sent = f"Send {value} in the header {csrf_header()}, and over HTTPS a Referer of this site"
         raise Problem(403, f"The CSRF token or the origin of the request is missing or wrong. {sent}.")
     if request.method in SAFE and not settings.CSRF_USE_SESSIONS:
         # The cookie from which scripts take the token. It is set where the browser has none.

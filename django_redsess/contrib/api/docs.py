@@ -8,7 +8,6 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.http.request import HttpHeaders
 from django.shortcuts import render, resolve_url
 from django.urls import NoReverseMatch, reverse
 from django.utils.cache import patch_vary_headers
@@ -16,7 +15,7 @@ from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
 
 from django_redsess.admin_sites import mounted_sites
-from django_redsess.contrib.api.authentication import SessionCookie
+from django_redsess.contrib.api.authentication import SessionCookie, csrf_header
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import rules
 
@@ -55,7 +54,7 @@ def _page(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any]:
     is_staff = bool(sites) and all(site.has_permission(request) for site in sites)
     return {
         "openapi": openapi,
-        "csrf_header": HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME),
+        "csrf_header": csrf_header(),
         "asker": user,
         "admin_url": reverse("admin:index", current_app=sites[0].name) if is_staff else "",
         "login_url": _url_of(settings.LOGIN_URL),

@@ -28,7 +28,7 @@ from ninja.parser import Parser
 from ninja.security import HttpBearer
 
 from django_redsess.contrib.api import own
-from django_redsess.contrib.api.authentication import SessionCookie
+from django_redsess.contrib.api.authentication import SessionCookie, csrf_header
 from django_redsess.contrib.api.docs import Docs
 from django_redsess.contrib.api.problems import Problem, not_allowed
 from django_redsess.contrib.api.schemas import TEXT_MAX
@@ -38,7 +38,7 @@ from django_redsess.responses import ENDED_MEANWHILE, answer_problems, unavailab
 NAMESPACE = "django_redsess_api"
 ABOUT = (
     "Who is signed in, and the end of sessions. A request that changes something needs Django's CSRF token in the "
-    "header `X-CSRFToken` if the session's cookie says who you are. A site may let you in by other means, such as a "
+    "header `%s` if the session's cookie says who you are. A site may let you in by other means, such as a "
     "token: then it needs none."
 )
 ERRORS = {
@@ -76,7 +76,6 @@ def endpoints(auth: Any) -> list[URLPattern | URLResolver]:
     api = Api(
         title="Sessions",
         version="1",
-        description=ABOUT,
         urls_namespace=NAMESPACE,
         auth=[*_several(auth), SessionCookie()],
         parser=JsonParser(),
@@ -121,7 +120,8 @@ class Api(NinjaAPI):
 
     def get_openapi_schema(self, **kwargs: Any) -> Any:
         here = {"url": self.get_root_path({}).rstrip("/"), "description": "The API of this site."}
-        return {**self._described, "servers": [here]}
+        info = {**self._described["info"], "description": ABOUT % csrf_header()}
+        return {**self._described, "info": info, "servers": [here]}
 
     @cached_property
     def _described(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from django.core.mail.backends import smtp
 from django.db import connections, router
 from django.db.models import F
 from django.template.loader import render_to_string
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 from django.utils.translation import override
 
@@ -102,8 +102,8 @@ def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMult
             "at": labels.exactly(sign_in.created_at),
             "browser": labels.known_client(sign_in.user_agent),
             "place": places.by_address([sign_in.address]).get(sign_in.address, ""),
-            "sessions_url": root and sessions and root + sessions,
-            "password_url": root and password and root + password,
+            "sessions_url": _url(root, sessions),
+            "password_url": _url(root, password),
         }
         subject, text, html = (
             render_to_string(f"django_redsess/history/new_device{end}", context)
@@ -130,6 +130,16 @@ def site_and_root() -> tuple[str, str]:
             if domain != EXAMPLE_DOMAIN:
                 return domain, f"https://{domain}"
     return "", ""
+
+
+def _url(root: str, path: str) -> str:
+    """Return the URL of ``path`` below ``root``, ``""`` if one of the two is."""
+    if not (root and path):
+        return ""
+    if urlsplit(root).path:
+        # The setting says where the site begins. So does SCRIPT_NAME, which is in the path.
+        path = "/" + path.removeprefix(get_script_prefix())
+    return root + path
 
 
 def shown_name(name: str, address: str) -> str:

@@ -154,3 +154,11 @@ def test_programs_get_a_list_of_the_operations(db: None) -> None:
     operations = listed.json()["operations"]
     assert operations[f"DELETE {API}/sessions/{{id}}"] == "End a session"
     assert len(operations) == sum(map(len, DESCRIBED["paths"].values()))
+
+
+def test_it_names_the_header_of_the_csrf_token_as_the_site_does(settings) -> None:
+    assert "`X-Csrftoken`" in description()["info"]["description"]
+    settings.CSRF_HEADER_NAME = "HTTP_X_SHOP_TOKEN"
+    said = description()["info"]["description"]
+    assert "`X-Shop-Token`" in said
+    assert "csrftoken" not in said.lower()

@@ -1,6 +1,7 @@
 """A sign-in on a new device: the cookie, who is told, and the mail."""
 
 import logging
+import re
 import socket
 import threading
 import time
@@ -21,7 +22,9 @@ from django.db import connection, connections
 from django.db.backends.signals import connection_created
 from django.db.models import F
 from django.test import AsyncClient, Client
+from django.urls import clear_script_prefix, set_script_prefix
 from django.utils import timezone
+from django.utils.translation import gettext, override
 
 from django_redsess import online
 from django_redsess.contrib.history import devices, mails, repair
@@ -167,6 +170,52 @@ def test_the_mail_says_what_a_user_needs_and_no_session_key(alice, settings) -> 
     key = thief.cookies["sessionid"].value
     shows_key = key in message.message().as_string()
     assert not shows_key
+
+
+@pytest.fixture
+def script_prefix() -> Iterator[None]:
+    """Django keeps the prefix of a thread's last request."""
+    yield
+    clear_script_prefix()
+
+
+@pytest.mark.usefixtures("notify", "script_prefix")
+@pytest.mark.parametrize(
+    ("site", "script_name", "root"),
+    [
+        ("https://shop.example", "", "https://shop.example/"),
+        ("https://shop.example", "/shop", "https://shop.example/shop/"),
+        ("https://shop.example/shop", "/shop", "https://shop.example/shop/"),
+        ("https://shop.example/shop/", "/shop", "https://shop.example/shop/"),
+        # A proxy takes the path away, and Django does not know of it.
+        ("https://shop.example/shop", "", "https://shop.example/shop/"),
+        ("https://shop.example/a/b", "/b", "https://shop.example/a/b/"),
+    ],
+)
+def test_links_are_below_the_path_of_the_site_once(alice, settings, site, script_name, root) -> None:
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_SITE_URL": site}
+    # As a server does for each request.
+    set_script_prefix(f"{script_name}/")
+    for _ in range(2):
+        Client(SCRIPT_NAME=script_name).post("/login/", {"username": "alice", "password": "secret"})
+    [message] = mail.outbox
+    found = re.findall(r"https?://[^\s\"]+", f"{message.body} {message.alternatives[0][0]}")
+    assert set(found) == {f"{root}account/sessions/", f"{root}account/password/"}
+
+
+@pytest.mark.usefixtures("notify", "address")
+def test_a_mail_says_to_change_the_password_where_the_site_has_no_page_of_that_name(alice, settings) -> None:
+    settings.ROOT_URLCONF = "tests.contrib.history.without_passwords"
+    settings.REDSESS = {**settings.REDSESS, "HISTORY_LANGUAGE": f"{__name__}.arabic"}
+    sign_in()
+    sign_in()
+    [message] = mail.outbox
+    with override("ar"):
+        words = gettext("If it was not you, change your password.")
+    assert words != "If it was not you, change your password."
+    for text in texts_of(message)[1:]:
+        assert "https://shop.example/account/sessions/" in text
+        assert words in text
 
 
 def arabic(user: User) -> str:
