@@ -8,7 +8,7 @@ users' own sessions, see :func:`is_own`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST, LONGEST_OF_OTHERS
 from django_redsess.online.listing import USERS_MAX
+from django_redsess.online.server_time import known_server_time
 from django_redsess.querysets import SessionQuerySet
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def keeps_all_of(sessions: SessionQuerySet, user_id: str) -> bool:
 
 def unstored(user_id: str, user: AbstractBaseUser | None) -> OnlineSession:
     """Return a session of a user that is not stored, to ask rules about. ``user`` is None for a deleted user."""
-    now = datetime.now(UTC)
+    now = known_server_time()
     return OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
 
 

@@ -24,6 +24,7 @@ from django_redsess import online, viewed
 from django_redsess.online.cursor import Place
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, SessionFilter, rows_end, seconds_of_active
 from django_redsess.online.searching import LookedThrough, Matching
+from django_redsess.online.server_time import server_time
 from django_redsess.online.user_agents import Wanted
 from django_redsess.session.address_index import named_network, network_of
 
@@ -578,7 +579,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         wanted, is_listed = Wanted(self.session_filter), (bool(guests), guests != "only")
         since = datetime.min.replace(tzinfo=UTC)
         if active_seconds is not None:
-            since = datetime.now(UTC) - timedelta(seconds=active_seconds)
+            since = server_time() - timedelta(seconds=active_seconds)
         found = [
             session
             for session in online.find(self._named or ())

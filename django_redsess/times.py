@@ -39,11 +39,6 @@ def stored(at: datetime) -> datetime:
     return at if settings.USE_TZ else timezone.make_naive(at, timezone.get_default_timezone())
 
 
-def today() -> date:
-    """Return the date in the present time zone."""
-    return timezone.localdate(datetime.now(UTC))
-
-
 def midnight(day: date) -> datetime:
     """Return when ``day`` begins in the present time zone. Two of them differ by 25 hours where summer time ends."""
     # In UTC: Python subtracts datetimes of one time zone as if its offset never changed.

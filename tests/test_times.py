@@ -29,6 +29,7 @@ from django_redsess.contrib.history.models import BlockCopy, SignIn
 from django_redsess.contrib.moving.management import commands as of_moving
 from django_redsess.management import commands as own_commands
 from django_redsess.management.commands import cleansessions, cleanviewed
+from django_redsess.online.server_time import known_server_day
 from tests.contrib.api.test_endpoints import ALL as ALL_OF_API
 from tests.contrib.history.rows import row
 from tests.helpers.accounts import sid_of, sign_in
@@ -74,7 +75,7 @@ def pages_of(there: dict[str, str]) -> dict[str, tuple[dict[str, str], list[str]
     page = {name: {"object_id": there[name]} for name in ("sid", "row")}
     every = ["when=today", "when=week", "since=2026-03-08&until=2026-11-01", "state=ended", "q=alice"]
     return {
-        f"{SESSIONS}_numbers": ({}, ["", "range=week", "range=month", f"day={times.today()}"], None),
+        f"{SESSIONS}_numbers": ({}, ["", "range=week", "range=month", f"day={known_server_day()}"], None),
         f"{SESSIONS}_export": ({}, [""], {"format": "csv"}),
         f"{SESSIONS}_blocked": ({}, [""], None),
         f"{SESSIONS}_unblock": ({}, [""], {"user": there["blocked"]}),

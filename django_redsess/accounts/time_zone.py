@@ -44,7 +44,7 @@ def _zone_of(user: Any) -> tzinfo | None:
         zone = ZoneInfo(found) if isinstance(found, str) else found
         if zone is not None:
             # Raises for whatever is no tzinfo, and for one that does not work.
-            datetime.now(zone).isoformat()
+            datetime.fromtimestamp(0, zone).isoformat()
     except Exception:  # The site's own function may raise anything.
         if path not in _failing:
             logger.exception(

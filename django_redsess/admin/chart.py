@@ -26,6 +26,7 @@ from django_redsess import online, times
 from django_redsess.admin.pages import ListAdmin, shown_number
 from django_redsess.conf import conf
 from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, evicted, slot_of
+from django_redsess.online.server_time import known_server_day, known_server_time
 
 # The coordinates of the lines. The browser stretches them to the width of the page, and keeps the height.
 WIDTH, HEIGHT, SMALL_HEIGHT = 1000, 160, 44
@@ -227,7 +228,7 @@ def present(request: HttpRequest) -> dict[str, Any]:
 
     Call it after the list was counted, which removes due sessions: so both numbers agree.
     """
-    picture, at, now = "", datetime.now(UTC), None
+    picture, at, now = "", known_server_time(), None
     # Above the results of a search or filter there is no picture: it would be of all sessions.
     if set(request.GET) <= {ORDER_VAR}:
         samples, now = online.until_now()
@@ -239,7 +240,7 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
     """Show how many were active and signed in during the last day, week or month, or on one day."""
     if not sessions_admin.has_view_permission(request):
         raise PermissionDenied
-    today = times.today()
+    today = known_server_day()
     day = _day_asked_for(request, today)
     name = request.GET.get("range", "")
     name = name if name in RANGES else "day"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.ending import BulkEnding, least, too_few
 from django_redsess.online.listing import SIDS_MAX
+from django_redsess.online.server_time import server_time
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.responses import unavailable
 from django_redsess.signals import EndedSession
@@ -235,7 +236,7 @@ class EndingAdmin(QuestionAdmin):
         data, user = form.cleaned_data, self.to_block(request, user_id)
         if user is None:
             raise PermissionDenied
-        until = datetime.now(UTC) + time
+        until = server_time() + time
         ended = self.block(request, user, until, data["message"], data["note"])
         name = pages.name_html(str(user))
         text = gettext("%(user)s can’t sign in until %(time)s.")

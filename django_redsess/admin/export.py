@@ -17,10 +17,10 @@ from django.http import HttpRequest, HttpResponseBadRequest, StreamingHttpRespon
 from django.http.response import HttpResponseBase
 from django.utils import translation
 
-from django_redsess import times
 from django_redsess.admin import log_entries, pages
 from django_redsess.online import fields
 from django_redsess.online.export import Record, csv_row, record_of
+from django_redsess.online.server_time import known_server_day
 from django_redsess.querysets import SessionQuerySet
 
 AT_ONCE = 1000  # So many sessions are written at a time.
@@ -81,7 +81,7 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
         content_type, parts = "text/csv", _telling_of_failure(_csv(content), CUT_OFF)
     else:
         content_type, parts = "application/json", _telling_of_failure(_json(content), b"")
-    whole_name = f"{name.format(times.today().isoformat())}.{file_format}"
+    whole_name = f"{name.format(known_server_day().isoformat())}.{file_format}"
     return StreamingHttpResponse(
         # A server that runs asynchronously would collect all of an ordinary iterator.
         _in_threads(parts) if isinstance(request, ASGIRequest) else parts,

@@ -8,7 +8,6 @@ nodes have to agree with each other.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -141,11 +140,12 @@ def _forgetting(pool: Any) -> list[Told]:
     # In a cluster a replica takes over, which has all that the node has forgotten.
     if pool.cluster is not None or apps.is_installed("django_redsess.contrib.history"):
         return []
-    names, now = [each.blocked for each in keyspace().partitions], int(time.time() * 1000)
+    names = [each.blocked for each in keyspace().partitions]
     try:
         config = _fields(attempts.ask(pool, "CONFIG", "GET", "save", "appendonly"))
         if config.get("save") or config.get("appendonly") != "no" or not attempts.ask(pool, "EXISTS", *names):
             return []
+        now = pool.clock.learn(attempts.ask(pool, "TIME"))
         if not any(attempts.ask(pool, "ZCOUNT", name, now, "+inf") for name in names):
             return []
     except ResponseError:  # Managed servers hide it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.conf.urls.i18n import is_language_prefix_patterns_used
@@ -17,6 +17,7 @@ from django.utils.translation.trans_real import translation
 from django_redsess.conf import conf
 from django_redsess.online import user_agents
 from django_redsess.online.ending import too_few
+from django_redsess.online.server_time import known_server_time
 from django_redsess.session.blocks import Block
 
 
@@ -72,7 +73,7 @@ def stored(text: str) -> str:
 
 def when(at: datetime) -> SafeString:
     """Return ``at`` as HTML: the time since or until ``at``, with the exact time on hover."""
-    now = datetime.now(UTC)
+    now = known_server_time()
     if abs(now - at) < timedelta(minutes=1):
         text = gettext("just now") if at <= now else gettext("in less than a minute")
     elif at < now:
@@ -100,7 +101,7 @@ def exactly(at: datetime) -> str:
 def shortly(at: datetime) -> SafeString:
     """Return ``at`` as HTML: day and time of day, and the year if it is not this one. On hover is what is left out."""
     local = timezone.localtime(at)
-    is_of_this_year = local.year == timezone.localtime(datetime.now(UTC)).year
+    is_of_this_year = local.year == timezone.localtime(known_server_time()).year
     # As Django writes dates in this language, with short names of months.
     day = get_format("MONTH_DAY_FORMAT" if is_of_this_year else "DATE_FORMAT").replace("F", "N")
     text = pgettext("a day, and a time of it", "%(day)s, %(time)s")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial, wraps
 from itertools import chain
 from typing import Any
@@ -51,6 +51,7 @@ from django_redsess.online.blocking import LONGEST
 from django_redsess.online.cursor import Place
 from django_redsess.online.fields import block_described, described
 from django_redsess.online.searching import SCAN_LIMIT
+from django_redsess.online.server_time import server_time
 from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.address_index import network_of
@@ -336,7 +337,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
     _require(_may_block(request, user), "You may not block this user.")
     longest = rules().longest_block(request.user, user)
     # Clocks differ: who asks for a week by a clock that is a little fast gets it.
-    if body.until - datetime.now(UTC) > longest + timedelta(hours=1):
+    if body.until - server_time() > longest + timedelta(hours=1):
         if longest == LONGEST:
             raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")
         raise PermissionDenied(f"You may block this user for at most {longest.days} days.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from django_redsess.contrib.history.database import short_waits, write
 from django_redsess.contrib.history.models import BlockCopy
 from django_redsess.contrib.history.receivers import existing
 from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
+from django_redsess.online.server_time import server_time
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
 from django_redsess.times import aware, stored
@@ -58,7 +59,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
     """
     using = router.db_for_write(BlockCopy)
     copies = BlockCopy.objects.using(using)
-    copies.filter(until__lte=stored(datetime.now(UTC))).delete()
+    copies.filter(until__lte=stored(server_time())).delete()
     found = drive(listed_with_origin(0, LISTED_MAX))
     there = {key: block for block, _ in found if (key := user_key(block.user_id)) is not None}
     copied = {copy.pk: _block_of(copy) for copy in copies}

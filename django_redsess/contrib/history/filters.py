@@ -20,6 +20,7 @@ from django_redsess.admin import filters
 from django_redsess.admin.users import name_among, named_users
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED
 from django_redsess.contrib.history.reading import ended_by, of_users
+from django_redsess.online.server_time import known_server_day
 from django_redsess.online.user_agents import BROWSERS, SYSTEMS
 
 STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
@@ -47,7 +48,7 @@ class DatesFilter(ListFilter):
     ) -> None:
         super().__init__(request, params, model, model_admin)
         given = {name: params.pop(name, [""])[-1] for name in (WHEN, SINCE, UNTIL)}
-        self.when, today = given[WHEN] if given[WHEN] in self.texts else "", times.today()
+        self.when, today = given[WHEN] if given[WHEN] in self.texts else "", known_server_day()
         named = {"today": (today, today), "yesterday": (today - DAY, today - DAY), "week": (today - 6 * DAY, today)}
         self.since, self.until = named.get(self.when) or (_date(given[SINCE]), _date(given[UNTIL]))
         self.used_parameters |= {name: [value] for name, value in given.items() if value}

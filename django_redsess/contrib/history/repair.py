@@ -8,9 +8,8 @@ sessions that have ended. So rows that are open are asked for in the store, and 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db import DatabaseError, router
@@ -24,6 +23,7 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.receivers import FROM_CLIENT, existing, ms_of, row_of_beginning, upsert
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.listing import SessionFilter
+from django_redsess.online.server_time import server_time
 from django_redsess.querysets import user_key
 from django_redsess.times import stored
 
@@ -63,7 +63,7 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
             with short_waits(using):
                 # If the end is recorded meanwhile, that is the better one.
                 left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
-                left_open.update(ended_at=stored(datetime.now(UTC)), ended_is_about=True)
+                left_open.update(ended_at=stored(server_time()), ended_is_about=True)
             let_others_write(using)
         yield len(gone), len(batch)
 
@@ -154,7 +154,7 @@ def to_prune() -> QuerySet[SignIn]:
     rows = SignIn.objects.using(router.db_for_write(SignIn))
     if conf.HISTORY_DAYS is None:
         return rows.none()
-    before = ms_of(datetime.now(UTC) - timedelta(days=conf.HISTORY_DAYS))
+    before = ms_of(server_time() - timedelta(days=conf.HISTORY_DAYS))
     return rows.filter(login_ms__lt=before, ended_at__isnull=False)
 
 
@@ -174,4 +174,4 @@ def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
 
 
 def _until() -> int:
-    return int((time.time() - AGE_SECONDS) * 1000)
+    return ms_of(server_time() - timedelta(seconds=AGE_SECONDS))

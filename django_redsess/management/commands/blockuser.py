@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -20,6 +20,7 @@ from django_redsess.management.terminal import (
 from django_redsess.online import labels
 from django_redsess.online.blocking import LISTED_MAX, LONGEST
 from django_redsess.online.labels import printable
+from django_redsess.online.server_time import server_time
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 
@@ -79,7 +80,7 @@ class Command(CommandWithExamples):
             )
 
     def _block(self, name: str, user: AbstractBaseUser, options: dict[str, Any]) -> None:
-        until = datetime.now(UTC) + timedelta(seconds=self._seconds)
+        until = server_time() + timedelta(seconds=self._seconds)
         ended = online.block(user, until=until, message=options["message"])
         sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
         worth = labels.confirmed(ended.confirmed_by)

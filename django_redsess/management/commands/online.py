@@ -7,7 +7,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, get_args
 
 from django.contrib.auth import get_user_model
@@ -39,6 +39,7 @@ from django_redsess.online.labels import printable
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_end, seconds_of_active
 from django_redsess.online.samples import evicted
 from django_redsess.online.searching import LookedThrough
+from django_redsess.online.server_time import known_server_time
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.address_index import network_of
 from django_redsess.transport.keys import is_sid, keyspace
@@ -77,8 +78,9 @@ def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], wi
 
 def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str, str]:
     ago = "just now"
-    if (datetime.now(UTC) - session.last_seen_at).total_seconds() >= 60:
-        ago = timesince(session.last_seen_at, time_strings=AGES, depth=1)
+    now = known_server_time()
+    if (now - session.last_seen_at).total_seconds() >= 60:
+        ago = timesince(session.last_seen_at, now, time_strings=AGES, depth=1)
     return {
         "user": owner_of(session, users),
         "signed in": _time(session.created_at) if session.created_at else "",
@@ -94,7 +96,7 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
 
 
 def _heading(title: str) -> str:
-    zone = timezone.localtime(datetime.now(UTC)).tzname()
+    zone = timezone.localtime(known_server_time()).tzname()
     named = f" ({zone})" if title == "signed in" and zone != "UTC" else ""
     return title.upper() + named
 
