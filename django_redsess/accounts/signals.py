@@ -77,7 +77,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
     if session is None:
         return
     user_id = online.user_id_of(user)
-    if not session.has_become(user_id):
+    if not session.claim_sign_in(user_id):
         session.refuse_blocked(user_id)
         return
     try:

@@ -319,16 +319,16 @@ class SessionStore(SessionState):
             self.run(blocks.refuse(user_id))
             self.cleared_user_id = user_id
 
-    def has_become(self, user_id: str) -> bool:
+    def claim_sign_in(self, user_id: str) -> bool:
         """
-        Tell whether a sign-in of this user has just been written into the data. It tells so once for each sign-in.
+        Return True if ``login()`` has written this user into the data since the last call. Each sign-in counts once.
 
         A signal alone is no sign-in: packages send it for tokens, too.
         """
         if self.loaded_user_id != user_id:
             return False
-        has_become, self.user_written = self.user_written, False
-        return has_become
+        claimed, self.user_written = self.user_written, False
+        return claimed
 
     def signed_in(self, limit: Limit | None = None) -> None:
         """

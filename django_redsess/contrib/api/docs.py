@@ -56,11 +56,18 @@ def _page(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any]:
         "openapi": openapi,
         "csrf_header": csrf_header(),
         "asker": user,
-        "admin_url": reverse("admin:index", current_app=sites[0].name) if is_staff else "",
+        "admin_url": _url_of_admin(sites[0].name) if is_staff else "",
         "login_url": _url_of(settings.LOGIN_URL),
         "takes_tokens": any(not isinstance(each, SessionCookie) for each in api.auth),
         "sees_own_only": administers and not (is_staff and rules().may_see(user)),
     }
+
+
+def _url_of_admin(name: str) -> str:
+    """Return the URL of the admin site with this name, or ``""`` if it is below another namespace."""
+    with suppress(NoReverseMatch):
+        return reverse("admin:index", current_app=name)
+    return ""
 
 
 def _url_of(name: str) -> str:
