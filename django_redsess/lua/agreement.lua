@@ -4,7 +4,7 @@
 -- ARGV: partitions format begins:flag takes_key:flag fingerprints...
 -- The number of partitions, and the format of records. The fingerprints are of the secret key, then of its fallbacks.
 -- `begins` writes what is missing. `takes_key` makes the store take a new key that it does not know.
--- Reply: number of partitions and format, as the store has them, or "" if they are missing; "1" if it knows one of these
+-- Reply: an error if another program has written the number or the format. Else number of partitions and format, as the store has them, or "" if they are missing; "1" if it knows one of these
 -- keys, else ""; the reply of TIME.
 -- pcall: a full server, or a replica, refuses these writes and still serves reads.
 if begins then
@@ -12,6 +12,10 @@ if begins then
   redis.pcall("HSETNX", meta, "format", format)
 end
 local found = redis.call("HMGET", meta, "partitions", "format", "keys")
+-- What another program has written is met as a key of another type is.
+if not string.match(found[1] or partitions, "^%d%d?%d?%d?$") or not string.match(found[2] or format, "^%w%w?$") then
+  return redis.error_reply("WRONGTYPE " .. meta .. " has what no release of django-redsess writes")
+end
 if not (begins or found[1]) then return { "", "", "", redis.call("TIME") } end
 
 local known, keys, newest = {}, {}, fingerprints[1]

@@ -1,5 +1,16 @@
 -- The items that sessions viewed, and how often.
 
+-- A count that is stored; another program may have written any text, and any score. What is no number is 0.
+local function count_in(stored)
+  local count = tonumber(stored) or 0
+  return count == count and math.max(-(2 ^ 53), math.min(count, 2 ^ 53)) or 0
+end
+
+-- The views of items that are gone do not count any more. pcall: the number of all views may be no number.
+local function uncount(views)
+  redis.pcall("HINCRBY", totals, "views", digits(-views))
+end
+
 -- About how many bytes one item takes, in what a session viewed and in what all viewed.
 local entries_of_item = 300
 
@@ -67,8 +78,9 @@ return redis.call("ZRANGE", items, first, last, "WITHSCORES")
 -- ARGV: at_least
 -- Reply: how many, the views of all items together, and the second of the first view; 0 before it.
 local views, since = unpack(redis.call("HMGET", totals, "views", "views_since"))
--- Another program may have stored any text as a number.
-return { redis.call("ZCOUNT", popularity, "-inf", -at_least), tonumber(views) or 0, tonumber(since) or 0 }
+return {
+  redis.call("ZCOUNT", popularity, "-inf", -at_least), math.max(0, count_in(views)), math.max(0, count_in(since)),
+}
 
 --- trim_items: Remove the least viewed items.
 -- KEYS: totals popularity
@@ -79,8 +91,8 @@ local above = redis.call("ZCARD", popularity) - keep
 local count, views = math.max(0, math.min(above, limit)), 0
 if count > 0 then
   local removed = redis.call("ZPOPMAX", popularity, count)
-  for at = 2, #removed, 2 do views = views - removed[at] end
-  redis.call("HINCRBY", totals, "views", string.format("%.0f", -views))
+  for at = 2, #removed, 2 do views = views - count_in(removed[at]) end
+  uncount(count_in(views))
 end
 return { count, math.max(0, above - count) }
 
@@ -91,14 +103,13 @@ return { count, math.max(0, above - count) }
 -- Reply: how many views those were.
 local views = 0
 if #items == 0 then
-  views = redis.call("HGET", totals, "views") or 0
+  views = count_in(redis.call("HGET", totals, "views"))
   -- UNLINK: memory is freed in the background, however many items there are.
   redis.call("UNLINK", popularity)
   redis.call("HDEL", totals, "views", "views_since")
-  return tonumber(views)
+  return views
 end
-for _, score in ipairs(redis.call("ZMSCORE", popularity, unpack(items))) do views = views - (score or 0) end
-if redis.call("ZREM", popularity, unpack(items)) > 0 then
-  redis.call("HINCRBY", totals, "views", string.format("%.0f", -views))
-end
+for _, score in ipairs(redis.call("ZMSCORE", popularity, unpack(items))) do views = views - count_in(score) end
+views = count_in(views)
+if redis.call("ZREM", popularity, unpack(items)) > 0 then uncount(views) end
 return views

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from django_redsess.online import listing
 from django_redsess.transport.partitions import Scored
-from django_redsess.transport.steps import Steps
+from django_redsess.transport.steps import Steps, ms_in
 
 AT_ONE_TIME = 20
 """Usually no more sessions have the same time. If they have, a page is read again, further."""
@@ -36,16 +37,19 @@ def after(
     wanted, ends_due = limit + 1 + (0 if place is None else AT_ONE_TIME), True
     if place is not None and not session_filter.has_list(by_seen=by_seen):
         wanted = listing.CONSIDERED_MAX * len(lists)
+    # Another program may have written scores beyond it.
+    edge = ms_in(inf if latest_first else -inf)
     while True:
         if session_filter.has_list(by_seen=by_seen):
             # Those with the time of the place come again.
-            begin = None if place is None else place.score + latest_first
+            begin = None if place is None or place.score == edge else place.score + latest_first
             found = yield from listing.Lists(session_filter, lists).first(
                 wanted, begin=begin, latest_first=latest_first, ends_due=ends_due
             )
         else:
             found = yield from listing.of_users(session_filter, wanted - 1, by_seen=by_seen, latest_first=latest_first)
-        entries = [entry for entry in found if place is None or _is_beyond(entry, place, latest_first=latest_first)]
+        in_order = sorted(((float(ms_in(score)), member) for score, member in found), reverse=latest_first)
+        entries = [entry for entry in in_order if place is None or _is_beyond(entry, place, latest_first=latest_first)]
         if len(entries) > limit or len(found) < wanted:
             break
         wanted, ends_due = wanted * 4, False

@@ -28,6 +28,9 @@ Numbers = tuple[int, ...]
 
 COUNTS = 3 + 2 * len(REASONS)
 
+COUNT_MAX = 2**63 - 1
+"""The highest count that the server can add to."""
+
 BRIEF = re.compile(rb"^(\d{1,16}) (\d{1,16}) (\d{1,16}) [\d ]+$", re.MULTILINE)
 """The minute of a sample, signed in, guests."""
 
@@ -195,13 +198,25 @@ def _added_up(texts: Sequence[bytes], active: Mapping[bytes, tuple[int, int]]) -
             with suppress(ValueError):
                 minute, *counts = line.split()
                 int(minute)
-                numbers = tuple(map(int, counts))
+                numbers = tuple(map(_bounded, counts))
                 if len(numbers) >= 3:
                     # A sample of an earlier release may have fewer reasons.
                     numbers += (0,) * (COUNTS - len(numbers))
                 if len(numbers) == COUNTS:
                     minutes.setdefault(minute, []).append(numbers)
     return [_sample(minute, minutes[minute], active.get(minute, NO_ACTIVE)) for minute in _whole(minutes, len(texts))]
+
+
+def count_in(stored: bytes | None) -> int:
+    """Return a count as the store has it: 0 for what is no number, and between 0 and ``COUNT_MAX``."""
+    with suppress(ValueError):
+        return _bounded(stored or b"0")
+    return 0
+
+
+def _bounded(stored: bytes) -> int:
+    # Another program may have written any number.
+    return max(0, min(int(stored), COUNT_MAX))
 
 
 def _whole(minutes: Mapping[bytes, Sequence[Any]], partitions: int) -> list[bytes]:

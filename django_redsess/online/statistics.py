@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from django_redsess.conf import conf
 from django_redsess.online.listing import seconds_of_active
-from django_redsess.online.samples import REASONS, TOTALS
+from django_redsess.online.samples import REASONS, TOTALS, count_in
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import command
@@ -72,7 +71,7 @@ def read() -> Steps[Totals]:
 
     found = yield from ask_each("totals", partitions, commands, _REPLIES)
     totals, *counts, firsts, newest = zip(*found, strict=True)
-    created, *ended = (sum(map(_count, numbers)) for numbers in zip(*totals, strict=True))
+    created, *ended = (sum(map(count_in, numbers)) for numbers in zip(*totals, strict=True))
     deadlines = [(number, score) for number, reply in enumerate(firsts) for score, _ in with_scores(reply)]
     sampled = [score for reply in newest for score, _ in with_scores(reply)]
     signed_in, guests, active, active_guests = map(sum, counts)
@@ -90,10 +89,3 @@ def read() -> Steps[Totals]:
         lag_seconds=max((max(0.0, times[number] - deadline) / 1000 for number, deadline in deadlines), default=0.0),
         sampled_at=time_of(min(sampled)) if sampled else None,
     )
-
-
-def _count(stored: bytes | None) -> int:
-    # Another program may have stored any text as a number.
-    with suppress(ValueError):
-        return int(stored or 0)
-    return 0

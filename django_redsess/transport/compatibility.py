@@ -120,9 +120,16 @@ def _refuse(space: Keyspace, found: Sequence[StoredMeta]) -> None:
 
 def fault_in(space: Keyspace, stored: Sequence[bytes | None]) -> Mismatch | None:
     """Return what is wrong by the three fields of a key ``meta``; None if it is missing, or suits this site."""
-    partitions, written, keys = ((value or b"").decode() for value in stored)
+    partitions, written = map(_shown, stored[:2])
+    keys = (stored[2] or b"").decode(errors="replace")
     knows_key = not keys or not set(keys.split()).isdisjoint(fingerprints(space.prefix))
     return _fault(space, StoredMeta(partitions, written, knows_key)) if written else None
+
+
+def _shown(stored: bytes | None) -> str:
+    # Another program may have written anything.
+    text = (stored or b"").decode(errors="replace")[:20]
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _fault(space: Keyspace, there: StoredMeta) -> Mismatch | None:

@@ -84,6 +84,11 @@ def time_of(milliseconds: float | bytes) -> datetime:
     return datetime.fromtimestamp(max(0, min(float(milliseconds or 0) / 1000, LAST_SECOND)), UTC)
 
 
+def ms_in(score: float) -> int:
+    """Return the milliseconds of a score that is a time. Another program may have written any: as :func:`time_of`."""
+    return int(max(0, min(score, LAST_SECOND * 1000)))
+
+
 class Step(Generic[T]):
     """Steps as a value: it can be yielded from, or run by itself."""
 
