@@ -88,8 +88,8 @@ class VisitOfRequest:
 
 
 def _has_in_header(request: HttpRequest, key: str | None) -> bool:
-    names = (name for name in request.META if name.startswith("HTTP_") and name != "HTTP_COOKIE")
-    return key is not None and any(key in str(request.META[name]).split() for name in names)
+    sent = (value for name, value in request.headers.items() if name != "Cookie")
+    return key is not None and any(key in str(value).split() for value in sent)
 
 
 class Cookie(NamedTuple):
