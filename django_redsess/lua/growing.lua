@@ -66,6 +66,7 @@ local blocked_user = lives and is_blocked(user_of(found))
 if lives and not blocked_user then
   local revision = string.sub(departed, 1, #revision_of_copies)
   redis.call("HSET", login, sid, string.sub(found, 1, 1) .. revision .. string.sub(found, #revision_of_copies + 2))
+  if has_old_block then forget_block(user_of(found)) end
   -- pcall: the session is there, even if a full server refuses to count.
   if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end
 else
