@@ -217,6 +217,8 @@ def expire(session: Any, seconds: int) -> None:
     session.set_expiry(seconds)
 
 
+TRIES_MAX = 5
+
 REQUESTS: dict[str, Callable[..., None]] = {each.__name__: each for each in (view, save, sign_in, sign_out, expire)}
 """What a view of the site does with the session of its request."""
 
@@ -264,6 +266,16 @@ def move_all() -> None:
     call_command("movesessions", verbosity=0)
 
 
+def guess(cookie: str) -> dict[str, Any]:
+    """Count a try of a password, and tell whether it may be made."""
+    from django_redsess.session import tries
+    from tests.helpers.store import drive
+
+    session = import_module(settings.SESSION_ENGINE).SessionStore(cookie)
+    user = session.get(SESSION_KEY, "")
+    return {"may": bool(user) and drive(tries.count(session, user, maximum=TRIES_MAX, seconds=86_400)) > 0}
+
+
 def activate(user: str, active: bool) -> None:
     found = user_of(user)
     found.is_active = active
@@ -272,7 +284,7 @@ def activate(user: str, active: bool) -> None:
 
 OPERATIONS: dict[str, Callable[..., dict[str, Any] | None]] = {
     each.__name__: each
-    for each in (users, before, end_one, end_user, end_all, end_guests, block, lift, activate, move_all)
+    for each in (users, before, end_one, end_user, end_all, end_guests, block, lift, activate, move_all, guess)
 }
 """What is done to sessions from outside of their requests."""
 

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from itertools import cycle, islice, product
+from random import Random
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
@@ -157,3 +159,29 @@ def moving_steps(user: User) -> int:
         steps = steps_of(works_of(in_own_store(str(user.pk)))[0])
     online.end_all()
     return steps
+
+
+@pytest.mark.parametrize("count", [36, pytest.param(1500, marks=pytest.mark.slow)])
+def test_what_ends_while_two_requests_move_it_from_another_engine_stays_ended(old_session, step, count: int) -> None:
+    alice, random = User.objects.create_user("alice"), Random(count)
+    with step(2):
+        steps = max(steps_of(move_of(str(old_session(str(alice.pk)).session_key))) for _ in range(2))
+        online.end_all()
+        for end, is_asked_for in islice(cycle(product(ENDS, (True, False))), count):
+            # Either move may be killed.
+            order = [0] * random.randrange(steps + 1) + [1] * random.randrange(steps + 1)
+            random.shuffle(order)
+            order.insert(random.randrange(len(order) + 1), END)
+            key = str(old_session(str(alice.pk)).session_key)
+            play(order, [move_of(key) for _ in range(2)], partial(end, alice, key))
+            if is_asked_for:
+                assert session_of(key).load() == {}, (order, end.__name__)
+            else:
+                call_command("movesessions", verbosity=0)
+                call_command("movesessions", finish=True, verbosity=0)
+            assert online.count(guests=True) == 0, (order, end.__name__)
+
+
+def move_of(key: str) -> Work:
+    """A request that moves a session of another engine."""
+    return Work(lambda number: nullcontext(), 2, session_of(key).loading())

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.contrib.moving.conftest import GROWING
-from tests.contrib.moving.process import Process, Template
+from tests.contrib.moving.process import TRIES_MAX, Process, Template
 
 OPERATIONS = 60
 
@@ -46,6 +46,8 @@ class Expected:
     is_here: bool | None = None
     over_at: float | None = None
     """When it is over for sure, by this process's monotonic clock."""
+    tries: int = 0
+    """How many passwords could be tried in it."""
 
 
 Settings = Callable[[int], dict[str, Any]]
@@ -53,11 +55,13 @@ Settings = Callable[[int], dict[str, Any]]
 
 @pytest.fixture(params=["Django's", "ours"])
 def settings_of(request: pytest.FixtureRequest, site: Any, store_settings: Any) -> Settings:
-    """Return a function that gives the settings of a process at step 1 or 2. This process looks at the same store."""
+    """Return a function that gives the settings of a process at step 1, 2, or 3: the plain engine, after the move."""
     partitions = site("step 2")["redsess"]["PARTITIONS"]
 
     def given(step: int) -> dict[str, Any]:
-        settings: dict[str, Any] = site(f"step {step}")
+        settings: dict[str, Any] = site(f"step {min(step, 2)}")
+        if step == 3:
+            return {**settings, "engine": "django_redsess.backend", "redsess": {"PARTITIONS": partitions}}
         if request.param == "ours":
             here = {"PREFIX": "redsess", "PARTITIONS": partitions}
             redsess = {**BEFORE, "MOVE_TO": here} if step == 1 else {**here, "MOVE_FROM": BEFORE}
@@ -77,7 +81,7 @@ class World:
 
     def __init__(self, random: Random, settings_of: Settings, begun: ExitStack) -> None:
         self.random, self.begun = random, begun
-        self.templates = {step: begun.enter_context(closing(Template(settings_of(step)))) for step in (1, 2)}
+        self.templates = {step: begun.enter_context(closing(Template(settings_of(step)))) for step in (1, 2, 3)}
         self.always_merges = settings_of(1)["engine"] == GROWING
         self.steps = [1, random.choice((1, 2))]
         self.processes = [self.start(step) for step in self.steps]
@@ -114,6 +118,8 @@ class World:
             self.expire: 2,
             self.save_twice: 7,
             self.save_and_end: 4,
+            self.view_twice_and_end: 4,
+            self.guess: 3,
             self.change_step: 1.7,
             self.crash: 1.7,
             self.move_all: 1,
@@ -340,6 +346,55 @@ class World:
             # It came too late, and has begun another session.
             self.sessions.append(Expected([cookie], self.changed({}, changes), is_here=answered["here"]))
 
+    def view_twice_and_end(self) -> None:
+        """A session ends while both processes look for it, and may move it."""
+        if (each := self.one_to_move()) is None:
+            return
+        user, cookie = each.user, self.random.choice(each.cookies)
+        looking = list[Future[dict[str, Any]]]()
+        for process in self.processes:
+            looking.append(self.ask_meanwhile(each, process, "view"))
+            time.sleep(self.random.choice(PAUSES) / 4)
+        process = self.any_process()
+        ends = self.random.choice(["end_one", "end_user", "end_all", "block"] if user else ["end_one", "end_guests"])
+        self.acts[-1] += f", {ends}"
+        if ends == "end_one":
+            process.request(None, ends, cookie=cookie)
+            self.end(each)
+        elif ends in ("end_all", "end_guests"):
+            process.request(None, ends)
+            self.end_those_of(set(self.users) if ends == "end_all" else {""})
+        else:
+            process.request(None, ends, user=user)
+            self.end_those_of({user})
+            if ends == "block":
+                self.blocked.add(user)
+        for answered in [future.result() for future in looking]:
+            self.note(each, answered)
+
+    def guess(self) -> None:
+        """Try passwords in a session. Which process counts, and where the session is, makes no difference."""
+        each = self.one_to_move()
+        if each is None or not each.user or not self.always_merges:
+            return
+        for _ in range(3):
+            each.tries += self.any_process().request(None, "guess", cookie=self.random.choice(each.cookies))["may"]
+        assert each.tries <= TRIES_MAX, self.told("too many passwords could be tried")
+
+    def end_the_move(self) -> None:
+        """Move all that is left, and look at all with the plain engine."""
+        self.finish_bulk()
+        for number, process in enumerate(self.processes):
+            process.close()
+            self.processes[number] = self.start(2)
+        self.processes[0].request(None, "move_all")
+        plain = self.start(3)
+        for each in self.ended:
+            self.is_over(each, plain)
+        # From another engine, sessions may have got keys that no browser has been told yet.
+        for each in self.sessions if self.always_merges else ():
+            self.lives(each, plain)
+
     def replace(self, number: int) -> None:
         step = self.random.choice((1, 2))
         if step == 1:
@@ -407,3 +462,4 @@ def test_whatever_two_processes_do(settings_of: Settings, begun: ExitStack, seed
     world.finish_bulk()
     time.sleep(max([0.0, *(each.over_at - time.monotonic() for each in world.ended if each.over_at is not None)]))
     world.look(len(world.sessions) + len(world.ended))
+    world.end_the_move()
