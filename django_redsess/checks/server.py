@@ -116,18 +116,6 @@ def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
 
 
 @checks.register(checks.Tags.caches)
-def check_decoding(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Refuse a connection that decodes replies: a record is bytes."""
-    pool = pools().get(SERVER)
-    # In a URL the option is a text, and redis-py takes every text as true, even "false".
-    if pool is None or not pool.connection_kwargs.get("decode_responses"):
-        return []
-    message = f"{name_of_cache()} sets decode_responses: no session can be read."
-    hint = f"Remove it from LOCATION and {_place_of_options()} (in a URL, even decode_responses=false sets it)."
-    return [problem("E007", message, hint)]
-
-
-@checks.register(checks.Tags.caches)
 def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if clearing a cache ends all sessions: clear() empties the whole Redis database."""
     pool = pools().get(SERVER)

@@ -4,10 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
+from django_redsess import online
+from django_redsess.backend import SessionStore
+from django_redsess.transport import connections
 from testproject import servers
 from tests.helpers.backends import BACKENDS, OTHERS, entry
 from tests.helpers.checks import NEVER, TIMEOUTS, SetCache, found, messages, was_called
@@ -92,8 +96,8 @@ def test_options_may_be_in_the_url(set_cache, server) -> None:
     url = f"{server.url}?socket_timeout=0.5&socket_connect_timeout=0.5"
     set_cache(url, SOCKET_TIMEOUT=None, SOCKET_CONNECT_TIMEOUT=None)
     assert found() == []
-    set_cache(f"{url}&decode_responses=true")
-    assert found() == ["E007"]
+    set_cache(f"{url}&retry_on_timeout=true")
+    assert found() == ["W011"]
 
 
 @pytest.mark.parametrize(
@@ -102,11 +106,12 @@ def test_options_may_be_in_the_url(set_cache, server) -> None:
         *(({"retry": Retry(NoBackoff(), 3)}, ["W011"]), ({"retry": NEVER}, [])),
         *(({"retry_on_timeout": True}, ["W011"]), ({"retry_on_timeout": False}, [])),
         *(({"retry_on_error": [BusyLoadingError]}, ["W011"]), ({"retry_on_error": []}, [])),
-        *(({"decode_responses": True}, ["E007"]), ({"decode_responses": False}, [])),
+        # It changes nothing: no reply of ours is decoded.
+        ({"decode_responses": True}, []),
         ({"socket_timeout": None}, ["W010"]),
     ],
 )
-def test_retries_of_redis_py_are_warned_of_and_decoding_is_refused(set_cache, given: dict[str, Any], warnings) -> None:
+def test_retries_of_redis_py_are_warned_of(set_cache, given: dict[str, Any], warnings) -> None:
     set_cache(CONNECTION_POOL_KWARGS=given)
     assert found() == warnings
 
@@ -155,9 +160,9 @@ def test_a_site_behind_sentinels_can_be_without_complaint(set_sentinel, silent) 
 
 def test_sentinels_are_checked_as_a_server_is(set_sentinel, silent) -> None:
     kwargs = {"socket_connect_timeout": None, "socket_timeout": None, "retry": NEVER}
-    pool = {"decode_responses": True, "retry_on_timeout": True}
+    pool = {"retry_on_timeout": True}
     set_sentinel(SOCKET_TIMEOUT=None, SENTINEL_KWARGS=kwargs, CONNECTION_POOL_KWARGS=pool)
-    assert sorted(found()) == ["E007", "W010", "W010", "W011"]
+    assert sorted(found()) == ["W010", "W010", "W011"]
     assert not was_called(silent)
 
 
@@ -210,7 +215,6 @@ def test_another_backend_is_without_complaint_and_needs_no_time_outs(set_entry, 
         ({"socket_timeout": None, "socket_connect_timeout": None}, "W010", "Remove socket_connect_timeout and socket_"),
         ({"retry_on_timeout": True}, "W011", "retry_on_timeout"),
         ({"pool_class": "BlockingConnectionPool", "timeout": 3}, "W020", "'timeout': 0.5"),
-        ({"decode_responses": True}, "E007", ""),
     ],
 )
 @pytest.mark.parametrize(("backend", "place"), [("Django", "OPTIONS"), ("django-valkey", "CONNECTION_POOL_KWARGS")])
@@ -278,3 +282,23 @@ def test_a_node_of_a_cluster_is_told_to_use_django_redis(set_entry, cluster, bac
     [warning] = messages()
     assert warning.id == "django_redsess.W026"
     assert "'django_redis.cache.RedisCache'" in warning.hint
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_decode_responses_changes_no_reply_of_ours(set_cache, store_settings, protocol: int) -> None:
+    set_cache(CONNECTION_POOL_KWARGS={"decode_responses": True, "protocol": protocol})
+    assert found() == []
+    assert connections.pool().any_node().connection_kwargs["decode_responses"]
+    session = SessionStore()
+    session["_auth_user_id"], session["colour"] = "7", "blå"
+    session.save()
+    again = SessionStore(session.session_key)
+    again["size"] = "L"
+    again.cycle_key()
+    again.save()
+    expected = {"_auth_user_id": "7", "colour": "blå", "size": "L"}
+    assert SessionStore(again.session_key).load() == expected
+    assert async_to_sync(SessionStore(again.session_key).aload)() == expected
+    assert [each.user_id for each in online.sessions()] == ["7"]
+    assert online.end_all() == 1
+    assert SessionStore(again.session_key).load() == {}

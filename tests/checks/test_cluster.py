@@ -85,7 +85,6 @@ def test_the_factory_without_a_cluster_is_warned_of(server, set_cache) -> None:
         ({"SOCKET_TIMEOUT": None}, "W010"),
         ({"CONNECTION_POOL_KWARGS": {"retry_on_timeout": True}}, "W011"),
         ({"CONNECTION_POOL_CLASS": "redis.BlockingConnectionPool"}, "W020"),
-        ({"CONNECTION_POOL_KWARGS": {"decode_responses": True}}, "E007"),
         ({"CONNECTION_POOL_KWARGS": {"tiemout": 1}}, "E004"),
         ({"ADDRESS_REMAP": "no.such.function"}, "E004"),
         # That it is down is no fault of the settings.
