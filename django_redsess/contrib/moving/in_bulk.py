@@ -209,10 +209,15 @@ _Rows = list[tuple[str, Row]]
 
 
 def _pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
-    rows = iter(source().rows(after))
+    rows, seen = iter(source().rows(after)), set[str]()
     while True:
         page, size = list[tuple[str, Row | None]](), 0
         while len(page) < PAGE and size < PAGE_BYTES and (found := asked(partial(next, rows, None))) is not None:
+            # SCAN may name a session several times.
+            if found[0] in seen:
+                continue
+            if not source().in_order:
+                seen.add(found[0])
             page.append(found)
             # Of what can't be read, nothing is known.
             size += len(repr(found[1]))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
 from django.contrib.sessions.backends.file import SessionStore as FileSession
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
-from django_redsess.contrib.moving import SessionStore
+from django_redsess.contrib.moving import Row, SessionStore, Source
 from django_redsess.contrib.moving.sources import source
 from tests.helpers.store import Client
 
@@ -37,6 +38,14 @@ def hashed(key: str, prefix: str, version: int) -> str:
 
 def checked(key: str, prefix: str, version: int) -> str:
     return f"{prefix}:{hash(key) % 10_000_000}:{key}"
+
+
+def summed(key: str, prefix: str, version: int) -> str:
+    return f"{prefix}:{sum(key.encode()) % 3}:{key}"
+
+
+def rarely_other(key: str, prefix: str, version: int) -> str:
+    return f"{prefix}:{'z' if key.endswith('z') else ''}:{key}"
 
 
 def old_cache(moving: Any, **entry: Any) -> None:
@@ -72,7 +81,10 @@ def test_a_cache_of_any_prefix_is_listed(moving, step, server, redis, left_alone
 
 
 @pytest.mark.parametrize("cache", [*CACHES])
-@pytest.mark.parametrize(("function", "is_listed"), [(behind, True), (hashed, False), (checked, False)])
+@pytest.mark.parametrize(
+    ("function", "is_listed"),
+    [(behind, True), (hashed, False), (checked, False), (summed, False), (rarely_other, False)],
+)
 def test_a_cache_is_listed_if_its_names_tell_the_keys(
     moving, step, server, redis, left_alone, capsys, cache, function: Callable[..., str], is_listed: bool
 ) -> None:
@@ -173,3 +185,32 @@ def test_signed_cookies_are_in_the_browsers(moving, step) -> None:
         for options in ({}, {"finish": True}):
             with pytest.raises(CommandError, match="SESSION_COOKIE_AGE"):
                 call_command("movesessions", **options)
+
+
+class NamedTwice(Source):
+    """A store that lists its sessions twice, as SCAN may."""
+
+    def read(self, key: str) -> Row | None:
+        found = Session.objects.filter(pk=key).first()
+        return found and Row(found.get_decoded(), int(found.expire_date.timestamp() * 1000))
+
+    def delete(self, key: str) -> None:
+        Session.objects.filter(pk=key).delete()
+
+    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        keys = [str(key) for key in Session.objects.values_list("pk", flat=True)]
+        found = self.read_many(keys)
+        for key in keys + keys:
+            yield key, found[key]
+
+
+def test_what_is_listed_twice_is_counted_once(moving, old_session, step, capsys) -> None:
+    for number in range(3):
+        old_session(basket=number)
+    moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": f"{__name__}.NamedTwice", "MOVES": True}
+    call_command("movesessions", dry_run=True)
+    assert "Would move 3 sessions. 0 had been moved before." in capsys.readouterr().out
+    call_command("movesessions")
+    assert "Moved 3 sessions. 0 had been moved before. When" in capsys.readouterr().out
+    call_command("movesessions", finish=True)
+    assert "Deleted 3 rows of sessions that are or were here. None is left." in capsys.readouterr().out

@@ -59,11 +59,16 @@ def _pages(store: Store | None) -> Iterator[list[str]]:
         partitions = keyspace().partitions
     for partition in partitions:
         cursor: int | None = None
+        seen = set[str]()
         while cursor != 0:
             # Not while this waits: the caller uses other stores.
             cursor, sizes = drive(in_store(store, _sizes, partition, cursor or 0))
             page, size = list[str](), 0
             for sid, each in sizes.items():
+                # ZSCAN may name a session several times.
+                if sid in seen:
+                    continue
+                seen.add(sid)
                 if page and (size + each > PAGE_BYTES or len(page) >= PAGE):
                     yield page
                     page, size = [], 0

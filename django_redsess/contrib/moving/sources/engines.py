@@ -12,12 +12,13 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.sessions.backends import cached_db
-from django.contrib.sessions.backends.base import SessionBase, UpdateError
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase, UpdateError
 from django.core import signing
 from django.core.cache import caches
 from django.core.cache.backends.base import InvalidCacheKey
 from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
+from django.utils.crypto import get_random_string
 
 from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
@@ -31,8 +32,11 @@ from django_redsess.transport.steps import drive, now
 FOR_EVER = -1
 """What PTTL replies for a name without an end."""
 
-PROBES = ("0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210")
-"""Keys that nobody has, to see how a store makes names of keys. Nothing is written under them."""
+KEY_LENGTH = 32
+"""The length of the keys that Django's engines make."""
+
+PROBES = 1000
+"""How many random keys show how a store makes names of keys. Nothing is written under them."""
 
 OTHER_PREFIX = cached_db.KEY_PREFIX
 """The prefix of another engine in the same cache. It begins with that of the engine ``cache``."""
@@ -198,7 +202,9 @@ class CacheSource(EngineSource):
         server = None if hasattr(getattr(cache, "client", None), "get_server") else self._server("")
         if server is None:
             raise _not_listed(f"{kind} can't list all its keys")
-        around = {tuple(cache.make_key(self.prefix + probe).split(probe)) for probe in PROBES}
+        # Many: a part of the name may depend on the key.
+        probes = (get_random_string(KEY_LENGTH, VALID_KEY_CHARS) for _ in range(PROBES))
+        around = {tuple(cache.make_key(self.prefix + probe).split(probe)) for probe in probes}
         if len(around) != 1 or len(next(iter(around))) != 2:
             raise _not_listed(f"The names that {kind} makes by its KEY_FUNCTION do not tell the keys")
         [(start, end)] = around
@@ -320,7 +326,7 @@ class RedisSessionsSource(EngineSource):
         session = self.engine()
         start = session.get_real_stored_key("")
         # Without a prefix, all that the database has could be a session.
-        pattern = f"{_escaped(start)}*" if start else "[0-9a-z]" * len(PROBES[0])
+        pattern = f"{_escaped(start)}*" if start else "[0-9a-z]" * KEY_LENGTH
         names = _texts(session.server.scan_iter(pattern, count=PAGE))
         # A longer prefix of another site may begin as this one.
         return self.each((name[len(start) :] for name in names if ":" not in name[len(start) :]), self.find)
