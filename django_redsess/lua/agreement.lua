@@ -4,8 +4,8 @@
 -- ARGV: partitions format begins:flag takes_key:flag fingerprints...
 -- The number of partitions, and the format of records. The fingerprints are of the secret key, then of its fallbacks.
 -- `begins` writes what is missing. `takes_key` makes the store take a new key that it does not know.
--- Reply: an error if another program has written the number or the format. Else number of partitions and format, as the store has them, or "" if they are missing; "1" if it knows one of these
--- keys, else ""; the reply of TIME.
+-- Reply: number of partitions and format, as the store has them, or "" if they are missing; "1" if it knows one of these
+-- keys, else ""; the reply of TIME. Or an error, if another program has written the number or the format.
 -- pcall: a full server, or a replica, refuses these writes and still serves reads.
 if begins then
   redis.pcall("HSETNX", meta, "partitions", partitions)
