@@ -20,6 +20,7 @@ from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
+from django_redsess.session.elsewhere import Watched
 from django_redsess.session.merge import same
 from django_redsess.session.record import data_of, serialized, unpack, user_of
 from django_redsess.signals import Reason
@@ -106,8 +107,9 @@ def bring_back(after: str = "") -> Iterator[Page]:
     """
     Write the sessions that are here into their rows, and delete the rows of those that have ended here.
 
-    It is for a return to a release that does not know this store. Yield what became of each page. Sessions that began
-    here have no rows, and stay here.
+    It is for a return to a release that does not know this store. So the rows of sessions go, too, that have not moved
+    and were ended together with others. Yield what became of each page. Sessions that began here have no rows, and stay
+    here.
     """
     for page in _pages(after):
         became = list(_brought_back_at_once(page).values())
@@ -124,6 +126,7 @@ def _brought_back_at_once(page: Sequence[tuple[str, Row | None]]) -> dict[str, s
     found = _records_of(sids)
     known = {name: _data_to_write(name, rows[name], *here) for name, here in found.items() if here is not None}
     ended = [name for name, here in found.items() if here is None]
+    ended += _ended_there(page, marked)
     written = asked(partial(source().write_many, {name: data for name, data in known.items() if data is not None}))
     # Last: what has been deleted is not met again if an outage comes now, and would not be counted.
     asked(partial(source().delete_many, ended))
@@ -134,6 +137,14 @@ def _brought_back_at_once(page: Sequence[tuple[str, Row | None]]) -> dict[str, s
             # Somebody has used or ended it meanwhile. Or it has to be compared with its row, or can't be read.
             became[name] = _brought_back(name)
     return became
+
+
+def _ended_there(page: Sequence[tuple[str, Row | None]], marked: Mapping[str, bytes]) -> list[str]:
+    """Return which sessions of a page are over by a note here. They have not moved, and so have no mark."""
+    rows = {name: began(row) for name, row in _movable(page) if name not in marked}
+    watched = [Watched(_sid(name), user_of(row.data), row.signed_in) for name, row in rows.items()]
+    lives = drive(marks.living(watched)) if watched else []
+    return [name for name, is_living in zip(rows, lives, strict=True) if not is_living]
 
 
 def _sids_here(marked: Mapping[str, bytes]) -> dict[str, list[str]]:

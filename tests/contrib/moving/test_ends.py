@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
+from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
@@ -345,3 +346,22 @@ def test_a_socket_stays_open_until_its_session_ends(old, step, number: int) -> N
 def test_there_is_no_way_back_to_a_store_of_ours(own, step) -> None:
     with step(2), pytest.raises(CommandError, match="--back is not for another store"):
         call_command("movesessions", back=True)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_the_release_before_does_not_undo_an_end_of_step_1(old_session, step, end, is_moved: bool) -> None:
+    alice, bob = User.objects.create_user("alice"), User.objects.create_user("bob")
+    key, of_guest = old_session(str(alice.pk)).session_key, old_session(basket=1).session_key
+    old_session(str(bob.pk))
+    if is_moved:
+        with step(2):
+            session_of(key).load()
+    with step(1):
+        call_command("movesessions", back=True, verbosity=0)
+        end(alice)
+        call_command("movesessions", back=True, verbosity=0)
+    assert not Session.objects.filter(pk=key).exists()
+    assert Session.objects.filter(pk=of_guest).exists()
+    ends_all = end in (end_all, end_by_command)
+    assert Session.objects.count() == (1 if ends_all else 2)
