@@ -13,7 +13,7 @@ from django_redsess import cleaning
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import marks
 from django_redsess.contrib.moving.contents import kept, log_if_saved_late, log_unmovable, movable
-from django_redsess.contrib.moving.marks import derived_keys
+from django_redsess.contrib.moving.marks import keys_by_mark
 from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
 from django_redsess.contrib.moving.sources import source
@@ -151,9 +151,8 @@ def _sids_here(marked: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return under which sids these sessions may be here, the first one to look at first."""
     found = {}
     for name, mark in marked.items():
-        word = mark.partition(b" ")[0]
-        keys = derived_keys(name, int(word)) if word.isdigit() else []
-        found[name] = [_sid(name), *map(sid_of, keys)]
+        word = mark.partition(b" ")[0].decode(errors="replace")
+        found[name] = [_sid(name), *map(sid_of, keys_by_mark(name, word))]
     return found
 
 

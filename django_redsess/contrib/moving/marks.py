@@ -25,7 +25,7 @@ from django_redsess.session.elsewhere import EndedBefore, Watched
 from django_redsess.session.reading import texts_of
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.transport import packing, scripts, steps
-from django_redsess.transport.keys import Partition, bucket_of, key_in_bucket, keyspace
+from django_redsess.transport.keys import BUCKETS, Partition, bucket_of, key_in_bucket, keyspace
 from django_redsess.transport.partitions import ask_each, together
 from django_redsess.transport.steps import Call, Commands, EndedSessions, Steps
 
@@ -96,6 +96,16 @@ def lifetime(deadline: int | None, now: int) -> int:
     left = max((deadline or 0) - now, settings.SESSION_COOKIE_AGE * 1000)
     # A row may have any number.
     return min(left, int(reading.TIME_MAX)) + DAY
+
+
+def keys_by_mark(key: str, mark: str) -> list[str]:
+    """
+    Return the keys that the session ``key`` of another store may have here by its mark: see :func:`derived_keys`.
+
+    None if the mark names no bucket. Another program may have written any text there.
+    """
+    names_bucket = mark.isascii() and mark.isdecimal() and len(mark) <= len(str(BUCKETS)) and int(mark) < BUCKETS
+    return derived_keys(key, int(mark)) if names_bucket else []
 
 
 def derived_keys(key: str, bucket: int) -> list[str]:

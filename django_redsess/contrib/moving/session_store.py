@@ -20,7 +20,7 @@ from django.contrib.sessions.backends.base import SessionBase, UpdateError
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import marks
 from django_redsess.contrib.moving.contents import kept, log_unmovable, movable
-from django_redsess.contrib.moving.marks import Copy, derived_keys
+from django_redsess.contrib.moving.marks import Copy, derived_keys, keys_by_mark
 from django_redsess.contrib.moving.other_store import OtherStore
 from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.sources import source
@@ -100,8 +100,8 @@ class SessionStore(OwnSessionStore):
                 # Another request may have moved it meanwhile, and its row is deleted already.
                 [key_here, *_] = keys_here(key)
                 left = yield from marks.left_of(sid_of(key_here))
-        if left.mark.isdecimal():
-            return (yield from self._loading_by(derived_keys(key, int(left.mark)), loaded))
+        if keys := keys_by_mark(key, left.mark):
+            return (yield from self._loading_by(keys, loaded))
         if left.mark:
             # It may have been moved after it was looked for here.
             return (yield from self._loading_by([key_here], loaded, left.note))
@@ -315,8 +315,7 @@ class SessionStore(OwnSessionStore):
             keys += [each for each in keys_of(key, keys[0], user_of(found.data)) if each not in keys]
         for sid in map(sid_of, list(keys)):
             if found is None or not (yield from marks.set_mark(sid, found.deadline)):
-                mark = (yield from marks.left_of(sid)).mark
-                keys += derived_keys(key, int(mark)) if mark.isdecimal() else []
+                keys += keys_by_mark(key, (yield from marks.left_of(sid)).mark)
         return keys
 
     def signed_in(self, limit: Limit | None = None) -> None:

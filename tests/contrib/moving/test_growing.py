@@ -131,6 +131,26 @@ def test_what_is_due_ends_and_what_can_not_be_read_stays(step, redis, capsys) ->
     assert sids_in(None) == {sid_of(key) for key in keys[2:]}
 
 
+@pytest.mark.parametrize("score", ["inf", "1e308", "-inf", "0.5"])
+@pytest.mark.parametrize("name", ["expire", "recent", "viewed"])
+def test_a_score_that_another_program_wrote_stops_no_move(step, redis, name: str, score: str) -> None:
+    keys = [in_own_store("7"), in_own_store("8")]
+    sid, store = sid_of(keys[0]), the_store_before()
+    with using(store):
+        partition = keyspace().of_sid(sid)
+        redis.zadd(
+            *{
+                "expire": (partition.expire, {sid: score}),
+                "recent": (partition.recent, {sid: score}),
+                "viewed": (partition.viewed_by(sid), {"lamp": score}),
+            }[name]
+        )
+    with step(2):
+        is_due = name == "expire" and float(score) < 1
+        assert user_in(keys[0], step) == {"" if is_due else "7"}
+        assert user_in(keys[1], step) == {"8"}
+
+
 @pytest.mark.parametrize("option", [{"finish": True}, {"back": True}, {"after": "a"}])
 def test_options_for_other_engines_are_refused(step, option: dict[str, Any]) -> None:
     with step(2), pytest.raises(CommandError, match="is not for another store of this engine"):

@@ -10,7 +10,8 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from django_redsess import online
-from django_redsess.contrib.moving import SessionStore
+from django_redsess.contrib.moving import SessionStore, in_bulk
+from tests.helpers.store import keyspace, sid_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("partitions", "moving")]
 
@@ -48,3 +49,22 @@ def test_what_has_ended_does_not_return_before_its_row_ends(moving, old_session,
     for number in (1, 2):
         with step(number):
             assert SessionStore(key).load() == {}
+
+
+FOREIGN = ["9" * 5000, "1024", "²", "-1", "0x1", "\n", "departed"]
+
+
+@pytest.mark.parametrize("mark", FOREIGN, ids=lambda mark: ascii(mark[:9]))
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_mark_that_another_program_wrote_fails_no_request(old_session, step, redis, number: int, mark: str) -> None:
+    key = old_session("7").session_key
+    name = keyspace().of_sid(sid_of(key)).moved_of(sid_of(key))
+    redis.set(name, mark)
+    with step(number):
+        for _ in in_bulk.move():
+            pass
+        session = SessionStore(key)
+        assert session.load() == {}
+        session.flush()
+    # No release writes it, so the oracle does not know it.
+    redis.delete(name)

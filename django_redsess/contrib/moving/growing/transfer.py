@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from django_redsess.contrib.moving.growing.stores import Stores
 from django_redsess.contrib.moving.marks import COPIED, lifetime
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import reading
 from django_redsess.session.address_index import score_of_new
 from django_redsess.session.record import (
     REVISION_SIZE,
@@ -35,7 +34,7 @@ from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.partitions import ask_each, batches, together, with_scores
 from django_redsess.transport.scripts import Script
-from django_redsess.transport.steps import Call, EndedSessions, Steps, in_store
+from django_redsess.transport.steps import Call, EndedSessions, Steps, in_store, ms_in
 
 TRIES = 50
 """How often a session is copied again that is saved in the store before meanwhile."""
@@ -80,7 +79,7 @@ def read(sids: Sequence[str]) -> Steps[dict[str, Found]]:
 
 def _found(sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Found:
     recent, guests, viewed = rest
-    due = int(max(0.0, min(float(due or 0), reading.TIME_MAX)))
+    due = ms_in(float(due or 0))
     if packed is None or due <= at:
         return Found(at, due=due, stays=packed is not None)
     try:
@@ -89,8 +88,8 @@ def _found(sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Fou
         log_unusable(sid, error)
         return Found(at, due=due, stays=True)
     scored = with_scores(viewed) if isinstance(viewed, list) else []
-    items = tuple(part for score, item in scored for part in (item, b"%d" % score))
-    return Found(at, record, due, int(float(recent or guests or 0)), items)
+    items = tuple(part for score, item in scored for part in (item, b"%d" % ms_in(score)))
+    return Found(at, record, due, ms_in(float(recent or guests or 0)), items)
 
 
 def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> Steps[set[str]]:
