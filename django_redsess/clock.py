@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
-# In a test that freezes time, freezegun replaces time.monotonic in each module that has imported it. Its times are
-# decades ahead of the real ones. What was noted then would hold for decades after the test.
-monotonic: Callable[[], float] = (
-    partial(time.clock_gettime, time.CLOCK_MONOTONIC) if hasattr(time, "clock_gettime") else partial(time.monotonic)
-)
-"""Return seconds since some time in the past. Tests that freeze time do not change it."""
+
+def _counting() -> Callable[[], float]:
+    # In a test that freezes time, freezegun replaces time.monotonic in each module that has imported it. Its times are
+    # decades ahead of the real ones. What was noted then would hold for decades after the test.
+    # On Linux, CLOCK_MONOTONIC stands still while the computer sleeps. A time that was just told would be believed for
+    # another second, though hours have passed. A sandbox may lack the other clock.
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        with suppress(AttributeError, OSError):
+            count = partial(time.clock_gettime, getattr(time, name))
+            count()
+            return count
+    return partial(time.monotonic)
+
+
+monotonic: Callable[[], float] = _counting()
+"""Return seconds since some time in the past, those of sleep among them. Tests that freeze time do not change it."""
