@@ -268,8 +268,7 @@ def move_all() -> None:
 
 def guess(cookie: str) -> dict[str, Any]:
     """Count a try of a password, and tell whether it may be made."""
-    from django_redsess.session import tries
-    from tests.helpers.store import drive
+    from tests.helpers.store import drive, tries
 
     session = import_module(settings.SESSION_ENGINE).SessionStore(cookie)
     user = session.get(SESSION_KEY, "")
