@@ -66,7 +66,8 @@ class Output:
 
     def flush(self) -> None:
         with self._leaving_out():
-            if self.stream is not None:
+            # What a program gives as ``stdout`` may have ``write`` only.
+            if hasattr(self.stream, "flush"):
                 self.stream.flush()
 
     def isatty(self) -> bool:
@@ -102,7 +103,7 @@ def let_go_of_unwritten() -> None:
 
 def is_terminal(stream: Any) -> bool:
     """Tell whether a person is at this stream. False for one that is closed, and for None."""
-    return stream is not None and not getattr(stream, "closed", False) and stream.isatty()
+    return hasattr(stream, "isatty") and not getattr(stream, "closed", False) and stream.isatty()
 
 
 REFERENCE = "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/commands.rst"
