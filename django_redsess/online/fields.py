@@ -153,17 +153,17 @@ def described(
     sessions: Iterable[Session],
     users: Users = NO_USERS,
     current_sid: str | None = None,
-    columns: Sequence[Field] = SESSION,
+    columns: Sequence[Field] | None = None,
 ) -> list[dict[str, Any]]:
     """
-    Describe sessions by ``columns``: times are datetimes, and what is absent is None.
+    Describe sessions by ``columns``, None for ``SESSION``: times are datetimes, and what is absent is None.
 
     ``current_sid`` is the session of the request. Places are asked for together: call this once a page.
     """
     sessions = list(sessions)
     found = places.by_address(each.address for each in sessions)
     rows = (Described(each, users, found.get(each.address, ""), each.sid == current_sid) for each in sessions)
-    return [{field.name: field.value(row) for field in columns} for row in rows]
+    return [{field.name: field.value(row) for field in columns or SESSION} for row in rows]
 
 
 def sign_ins_described(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) -> list[dict[str, Any]]:
