@@ -162,7 +162,7 @@ class CommandWithExamples(BaseCommand):
         return said
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
-        status = f"{self.exit_status.removesuffix('.')};\n  {UNWRITTEN} where its output can't be written."
+        status = f"{self.exit_status.removesuffix('.')};\n  {UNWRITTEN} if its output could not be written."
         about = f"Exit status: {status}\nRead on: {REFERENCE}#{subcommand}"
         epilog = f"{about}\n\n" + "\n  ".join(["Examples:", *self.examples])
         return super().create_parser(prog_name, subcommand, formatter_class=_Help, epilog=epilog, **kwargs)
