@@ -63,18 +63,19 @@ def change_of(session: SessionState) -> Change | None:
     The script checks only the revision. So the rest must be known in advance: the session is live, only its record
     changes, and its deadline does not move to an earlier time.
     """
-    # The key is in no variable: a serializer may raise anything, and error reports show the variables.
     known, data = session.known, session._session_cache
     base = known.record
     if (
         base is None
         or not known.revision
-        or session.session_key is None
         or session.pending != NOTHING_PENDING
         or user_of(data) != base.user_id
+        or (key := session.session_key) is None
     ):
         return None
-    sid = sid_of(session.session_key)
+    sid = sid_of(key)
+    # A serializer may raise anything, and error reports show the variables.
+    del key
     server = server_of(keyspace().of_sid(sid))
     at = server.clock.now() or 0
     # Only the general script can find out that a full server has room again.
