@@ -294,7 +294,7 @@ class SessionPageAdmin(EndingAdmin):
             headings.append(gettext("Value"))
         for key, size in islice(details.sizes.items(), KEYS_MAX):
             value = [_value_text(key, details.data[key])] if with_values else []
-            rows.append([visible(text) for text in (str(key), filesizeformat(rounded_size(size)), *value)])
+            rows.append([visible(text) for text in (str(key), _size_text(rounded_size(size)), *value)])
         if not rows:
             return gettext("It has no data.")
         left = len(details.sizes) - len(rows)
@@ -307,8 +307,7 @@ class SessionPageAdmin(EndingAdmin):
         """Show the size of the data before compression, in whole KiB."""
         if session.session.size is None:
             return gettext("The data can't be read.")
-        # A plain space lets the line break.
-        return filesizeformat(session.session.size).replace("\xa0", " ")
+        return _size_text(session.session.size)
 
     def _url_of_user(self, session: OnlineSession, page: str) -> str:
         # "" for those who may not see the user.
@@ -331,6 +330,11 @@ def _beside(parts: Iterable[str]) -> SafeString:
 
 def _lines(lines: Iterable[str]) -> SafeString:
     return format_html_join("", '<div class="redsess-line">{}</div>', ((line,) for line in lines))
+
+
+def _size_text(size: int) -> str:
+    """Show a size in bytes that is rounded up. A plain space lets the line break."""
+    return f"≤ {filesizeformat(size)}".replace("\xa0", " ")
 
 
 def _value_text(key: str, value: Any) -> str:
