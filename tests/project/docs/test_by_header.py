@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,13 +10,12 @@ import redis as redis_py
 from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client
-from django.urls import clear_url_caches
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.store import make_older
-from tests.project.docs.pages import DOCS, blocks
+from tests.project.docs.projects import import_guide
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,16 +28,7 @@ def shop(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "rest_framework"]
     settings.MIDDLEWARE, settings.ROOT_URLCONF = MIDDLEWARE, "shop.urls"
     settings.REDSESS = {**settings.REDSESS, "IDLE_TIMEOUT": 600}
-    texts = {block.caption.partition(",")[0]: block.text for block in blocks(DOCS / "howto" / "by-header.rst")}
-    made = {"shop": ModuleType("shop")}
-    for name in ("by_header", "urls"):
-        made[f"shop.{name}"] = module = ModuleType(f"shop.{name}")
-        module.__dict__["urlpatterns"] = []
-        for each, there in made.items():
-            monkeypatch.setitem(sys.modules, each, there)
-        exec(texts[f"shop/{name}.py"], module.__dict__)
-    # Other guides have a module of this name, too.
-    clear_url_caches()
+    import_guide("by-header.rst", ("by_header", "urls"), monkeypatch)
 
 
 @pytest.fixture

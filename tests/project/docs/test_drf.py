@@ -1,22 +1,19 @@
 """The guide "Django REST framework" does what it says, in a site with the views that it has."""
 
 import base64
-import sys
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from django.urls import clear_url_caches
 
 from django_redsess import online
 from django_redsess.permissions import Rules
 from tests.helpers.outages import TIMEOUT, caches, end_outage
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.visitors import Browser, assert_unavailable
-from tests.project.docs.pages import DOCS, blocks
+from tests.project.docs.projects import import_guide
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,17 +39,7 @@ def shop(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The site of the guide."""
     settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "rest_framework"]
     settings.MIDDLEWARE, settings.ROOT_URLCONF = MIDDLEWARE, "shop.urls"
-    texts = {block.caption.partition(",")[0]: block.text for block in blocks(DOCS / "howto" / "drf.rst")}
-    texts["shop/urls.py"] += OWN_URLS
-    made = {"shop": ModuleType("shop")}
-    for name in ("api", "orders", "urls"):
-        made[f"shop.{name}"] = module = ModuleType(f"shop.{name}")
-        module.__dict__["urlpatterns"] = []
-        for each, there in made.items():
-            monkeypatch.setitem(sys.modules, each, there)
-        exec(texts[f"shop/{name}.py"], module.__dict__)
-    # Other guides have a module of this name, too.
-    clear_url_caches()
+    import_guide("drf.rst", ("api", "orders", "urls"), monkeypatch, at_the_end_of_urls=OWN_URLS)
 
 
 def signed_in(name: str, *permissions: str, **more: Any) -> Any:
