@@ -103,8 +103,8 @@ def signed_out(sender: Any, request: Any, user: AbstractBaseUser | None = None, 
     session = session_of(request)
     if session is None:
         return
-    # ``logout()`` names nobody where the request has no user.
-    if user is None or session.loaded_user_id in ("", online.user_id_of(user)):
+    # ``logout()`` names nobody where the request has no user, and the account may be deleted by then.
+    if user is None or user.pk is None or session.loaded_user_id in ("", online.user_id_of(user)):
         session.signed_out()
 
 
