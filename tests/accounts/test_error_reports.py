@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import django
 import pytest
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import User
@@ -51,7 +52,10 @@ class PassingOn(BaseBackend):
 @pytest.fixture
 def reports(settings: Any) -> Iterator[list[Any]]:
     """The mails that Django sends about errors: as text, and as HTML, with the variables of each frame."""
-    settings.DEBUG, settings.ADMINS = False, [("Ada", "ada@example.com")]
+    address = "ada@example.com"
+    settings.DEBUG, settings.ADMINS = False, [address] if django.VERSION >= (6, 0) else [("Ada", address)]
+    if hasattr(mail, "mailers"):
+        settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
     handler, logger = AdminEmailHandler(include_html=True), logging.getLogger("django.request")
     handler.setLevel(logging.ERROR)
     logger.addHandler(handler)

@@ -539,7 +539,8 @@ def mails_by(settings) -> Callable[[type], None]:
         path = f"{backend.__module__}.{backend.__qualname__}"
         settings.REDSESS = {**settings.REDSESS, "HISTORY_NOTIFY": True}
         if hasattr(mail, "mailers"):
-            settings.MAILERS = {"default": {"BACKEND": path}}
+            options = {"host": "127.0.0.1"} if issubclass(backend, smtp.EmailBackend) else {}
+            settings.MAILERS = {"default": {"BACKEND": path, "OPTIONS": options}}
         else:
             settings.EMAIL_BACKEND = path
         heard_in.clear()
