@@ -60,10 +60,12 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
         lives = online.lives([(str(user), login_ms) for login_ms, _, user in batch])
         gone = [pk for (_, pk, _), is_alive in zip(batch, lives, strict=True) if not is_alive]
         if gone:
+            # Before the transaction: it holds a lock, and another server may be asked for this.
+            ended_at = stored(server_time())
             with short_waits(using):
                 # If the end is recorded meanwhile, that is the better one.
                 left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
-                left_open.update(ended_at=stored(server_time()), ended_is_about=True)
+                left_open.update(ended_at=ended_at, ended_is_about=True)
             let_others_write(using)
         yield len(gone), len(batch)
 
