@@ -600,7 +600,7 @@ class Conf:
 
     @property
     def user_table(self) -> str:
-        """What tells tables of users apart: the prefix that a function returns. ``""`` if ``PREFIX`` is a text."""
+        """The prefix that a function returns: it tells tables of users apart. ``""`` if ``PREFIX`` is a text."""
         redsess: Mapping[str, Any] = getattr(settings, "REDSESS", {})
         return str(self.PREFIX) if callable(redsess.get("PREFIX")) else ""
 

@@ -70,7 +70,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
 
 def seconds_since_first_move() -> float | None:
     """Return how long ago, by its server's clock, the first session was moved; None if none was, or in an outage."""
-    # What is wrong with the server, other checks say. Another program may have stored any text as a number.
+    # Other checks report what is wrong with the server. Another program may have stored any text as a number.
     with suppress(SessionStoreUnavailable, RedisError, ImproperlyConfigured, ValueError):
         partitions, now = keyspace().partitions, dict[int, int]()
 

@@ -30,7 +30,7 @@ def server_time() -> datetime:
 
 def known_server_time() -> datetime:
     """
-    Do as :func:`server_time` does, and ask nothing: for what is only shown, and for pages that work in an outage.
+    Return the same time without asking the server: for what is only shown, and for pages that work in an outage.
 
     Before the server has told its time, return that of this process.
     """

@@ -160,7 +160,7 @@ def _searched(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet)
         count, rows = len(seen), seen[offset:end]
     looked = matching.looked_through
     if looked and looked.is_all and may_see is not None:
-        # Their number has those that are hidden.
+        # The number would count hidden sessions, too.
         looked = None
     return {
         "sessions": _described(request, rows),

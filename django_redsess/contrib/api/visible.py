@@ -1,4 +1,4 @@
-"""Pages of what the rules of a site let an administrator see: nothing in them tells of what they hide."""
+"""Pages of the rows that an administrator may see by the rules of a site. Nothing in them tells of hidden rows."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _send_cookie(request: Any, user_id: str, response: HttpResponseBase) -> None
     """Put the user's entry first, or make one, and note it for :func:`compare`: a browser gets it with ``response``."""
     entries, signer = _entries(request, response), _signer(user_id)
     names = [_name_in(entry, signer) for entry in entries]
-    # Whatever else is in the cookie, such as what another site of the domain has put there, is never this user's.
+    # Other entries, such as those that another site of the domain has put there, are never this user's.
     name = next(filter(None, names), "") or secrets.token_urlsafe(16)
     others = [entry for entry, of_user in zip(entries, names, strict=True) if not of_user]
     _set_cookie([signer.sign(name), *others][:ENTRIES_MAX], response)

@@ -127,7 +127,7 @@ def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[
     for sid, (at, record, due, seen, viewed, _) in found.items():
         if record is None:
             continue
-        # Where it has been already, this is what it departs as.
+        # If the session has already been there, it departs under this name.
         names[sid] = record.revision
         calls[sid] = _call(
             scripts.RECEIVE,
