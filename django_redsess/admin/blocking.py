@@ -62,7 +62,9 @@ def rule_for_sessions(request: HttpRequest, sessions: Any) -> Rule:
     return holds
 
 
-def visible(request: HttpRequest, sessions: Any, user_ids: set[str]) -> dict[str, AbstractBaseUser | None]:
+def users_with_shown_block(
+    request: HttpRequest, sessions: Any, user_ids: set[str]
+) -> dict[str, AbstractBaseUser | None]:
     """
     Return those of the users whose blocks the administrator may see, by primary key. None stands for a deleted user.
 
@@ -77,13 +79,13 @@ def visible(request: HttpRequest, sessions: Any, user_ids: set[str]) -> dict[str
     return {key: user for key, user in shown.items() if may_see_block(request.user, user) and rule(key, user)}
 
 
-def may_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBaseUser | None:
+def user_to_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBaseUser | None:
     """
     Return the user with this primary key if the administrator may block the user, and lift the block, else None.
 
-    They may if they may see a block of the user, see :func:`visible`, and the rules of this site say so.
+    They may if they may see a block of the user, see :func:`users_with_shown_block`, and the rules of this site say so.
     """
-    user = visible(request, sessions, {user_id}).get(user_id)
+    user = users_with_shown_block(request, sessions, {user_id}).get(user_id)
     return user if user is not None and rules().may_block(request.user, user) else None
 
 
@@ -113,13 +115,13 @@ def shown_block(
     ``fields`` tell the form that lifts it where to return to: see :func:`unblock_view`.
     """
     user_id = online.user_id_of(user)
-    if not visible(request, sessions, {user_id}) or (block := online.block_of(user)) is None:
+    if not users_with_shown_block(request, sessions, {user_id}) or (block := online.block_of(user)) is None:
         return None
     may_lift = rules().may_block(request.user, user)
     return ShownBlock(labels.blocked(block), str(user), {**fields, "user": user_id} if may_lift else {})
 
 
-def lift(request: HttpRequest, user: AbstractBaseUser) -> bool:
+def lift_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
     """Lift the block of ``user``, and save that in the user's history. Return whether there was one."""
     was_blocked = online.unblock(user)
     if was_blocked:
@@ -127,12 +129,12 @@ def lift(request: HttpRequest, user: AbstractBaseUser) -> bool:
     return was_blocked
 
 
-def choices(user_id: str, *, ends: bool) -> list[tuple[str, str]]:
+def block_buttons(user_id: str, *, ends: bool) -> list[tuple[str, str]]:
     """Return the values of the buttons that block this user, and their texts. ``ends`` says that sessions end."""
     return [(f"{hours} {user_id}", str(text)) for hours, text in (HOURS if ends else HOURS_WITHOUT_END).items()]
 
 
-def chosen(value: str) -> tuple[timedelta, str]:
+def parse_button(value: str) -> tuple[timedelta, str]:
     """Return for how long, and the primary key of the user, of a button. Raises PermissionDenied for another value."""
     hours, _, user_id = value.partition(" ")
     if hours not in HOURS:
@@ -148,7 +150,7 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     number = min(max(1, int(given)), 50) if given.isascii() and given.isdecimal() and len(given) < 4 else 1
     start = (number - 1) * PER_PAGE
     found = online.blocked(offset=start, limit=PER_PAGE)
-    users = visible(request, sessions, {each.user_id for each in found})
+    users = users_with_shown_block(request, sessions, {each.user_id for each in found})
     enders = {each.by for each in found if each.user_id in users} - {""}
     named_enders = users_by_id(enders)
     hidden = hidden_users(request, sessions.admin_site, enders, named_enders)
@@ -168,7 +170,7 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
         "earlier": number - 1,
         "later": number + 1 if len(found) == PER_PAGE and number < 50 else 0,
     }
-    return sessions.page(request, TEMPLATE, gettext("Blocked users"), context)  # type: ignore[no-any-return]
+    return sessions.render_page(request, TEMPLATE, gettext("Blocked users"), context)  # type: ignore[no-any-return]
 
 
 def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
@@ -180,18 +182,18 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
     if not (rules().may_block(request.user) and sessions.has_view_permission(request)):
         raise PermissionDenied
     user_id = request.POST.get("user", "")
-    user = may_block(request, sessions, user_id)
+    user = user_to_block(request, sessions, user_id)
     if user is None:
         raise PermissionDenied
     name = pages.name_html(str(user))
-    if lift(request, user):
-        messages.success(request, pages.filled(gettext("%(user)s can sign in again."), user=name))
+    if lift_block(request, user):
+        messages.success(request, pages.fill_html(gettext("%(user)s can sign in again."), user=name))
     else:
-        messages.info(request, pages.filled(gettext("%(user)s was not blocked any more."), user=name))
+        messages.info(request, pages.fill_html(gettext("%(user)s was not blocked any more."), user=name))
     page = pages.return_page_of(request)
     if ASKED in request.POST:
-        return HttpResponseRedirect(pages.end_url(request, sessions.admin_site, query=pages.query_of([user_id])))
-    url = page.url(sessions.admin_site) if page.parameters else pages.url_of("blocked", sessions.admin_site)
+        return HttpResponseRedirect(pages.end_url(request, sessions.admin_site, query=pages.users_query([user_id])))
+    url = page.url(sessions.admin_site) if page.parameters else pages.sessions_url("blocked", sessions.admin_site)
     return HttpResponseRedirect(url)
 
 
@@ -221,4 +223,4 @@ def _named(
     if user is None or users_admin(request, sessions.admin_site) is None:
         return name
     url = pages.admin_url(user, sessions.admin_site)
-    return pages.link(url, name) if url else name
+    return pages.link_html(url, name) if url else name

@@ -147,7 +147,7 @@ def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
     return ngettext("Sessions in the last day", "Sessions in the last %(counter)s days", days) % {"counter": days}
 
 
-def heading(signed_in: int, active: int) -> str:
+def counts_heading(signed_in: int, active: int) -> str:
     """Return how many are signed in, and how many of them are active, as the heading of a page."""
     shown = {
         "signed_in": ngettext("%(count)s signed in", "%(count)s signed in", signed_in)
@@ -222,7 +222,7 @@ NUMBERS_TEMPLATE = "admin/django_redsess/onlinesession/numbers.html"
 DAYS_KEPT = KEPT_SECONDS // (24 * 3600)
 
 
-def present(request: HttpRequest) -> dict[str, Any]:
+def list_head(request: HttpRequest) -> dict[str, Any]:
     """
     Return what stands above the list: the time of its data, the small picture, and its numbers of ``now``.
 
@@ -254,7 +254,7 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
     context = {
         "name_of_page": name_of_page,
         "picture": draw(samples, now, hours=hours, day=bounds),
-        "rows": _rows(counted, by_day=by_day, today=day or today),
+        "rows": _table_rows(counted, by_day=by_day, today=day or today),
         "by_day": by_day,
         "day": day,
         "heading": title_of(hours, bounds),
@@ -265,8 +265,8 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
         "at": now.at,
         "zone": timezone.get_current_timezone_name(),
     }
-    title = name_of_page if day or now.active is None else heading(now.signed_in, now.active)
-    return sessions_admin.page(request, NUMBERS_TEMPLATE, title, context)
+    title = name_of_page if day or now.active is None else counts_heading(now.signed_in, now.active)
+    return sessions_admin.render_page(request, NUMBERS_TEMPLATE, title, context)
 
 
 def _day_asked_for(request: HttpRequest, today: date) -> date | None:
@@ -277,7 +277,7 @@ def _day_asked_for(request: HttpRequest, today: date) -> date | None:
     return day if day and today - timedelta(days=DAYS_KEPT) < day <= today else None
 
 
-def _rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[dict[str, Any]]:
+def _table_rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[dict[str, Any]]:
     """Return the most and the fewest of each day, or of each hour; the latest first. Hours of another day name it."""
     rows = []
     timed = [(timezone.localtime(sample.at), sample) for sample in samples]

@@ -58,7 +58,7 @@ class EndForm(forms.Form):
     deactivate = forms.CharField(required=False)
     # The answer to the second question, which asks about the account only.
     is_confirmed = forms.BooleanField(required=False)
-    # For how long a user is blocked, too, and the primary key: see blocking.choices().
+    # For how long a user is blocked, too, and the primary key: see blocking.block_buttons().
     block = forms.CharField(required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -24,7 +24,7 @@ from django_redsess import online
 from django_redsess.admin import blocking, log_entries, own_sessions, pages
 from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
 from django_redsess.admin.question import QuestionAdmin
-from django_redsess.admin.users import deactivate
+from django_redsess.admin.users import deactivate_user
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
@@ -93,7 +93,9 @@ class EndingAdmin(QuestionAdmin):
         # A session may have got another sid since the page was shown, the administrator's own too.
         current = [session.sid for session in online.find(list(chosen), follow=True)]
         found = {session.sid: session for session in self.look_up(request, *current)}
-        if own_sessions.has_others(request, found.values()) and (question := own_sessions.ask(self, request)):
+        if own_sessions.include_other_own(request, found.values()) and (
+            question := own_sessions.ask_for_password(self, request)
+        ):
             return question
         gone = len(chosen) - len(found)
         if own_sid in found and not data["own"]:
@@ -162,7 +164,9 @@ class EndingAdmin(QuestionAdmin):
     def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data = form.cleaned_data
         matching, progress = self._matching(request, data["query"]), progress_of(request, data)
-        if own_sessions.has_others_matching(request, matching) and (question := own_sessions.ask(self, request)):
+        if own_sessions.match_other_own(request, matching) and (
+            question := own_sessions.ask_for_password(self, request)
+        ):
             return question
         is_ours = data["latest"] is not None and (data["progress"] or matching.found_sids is None)
         if not is_ours or matching.sids is not None or progress is None:
@@ -219,20 +223,20 @@ class EndingAdmin(QuestionAdmin):
             raise PermissionDenied
         if not data["is_confirmed"]:
             return self.ask_to_deactivate(request, user, data)
-        ended, replicas, is_outage = deactivate(request, user, data["message"], data["note"])
+        ended, replicas, is_outage = deactivate_user(request, user, data["message"], data["note"])
         name = pages.name_html(str(user))
         if is_outage:
             text = gettext(
                 "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
                 "be ended, because the server of the sessions does not answer. Look again in a while."
             )
-            return self._question(request, {"outage": pages.filled(text, user=name)})
-        messages.success(request, pages.filled(gettext("The account of %(user)s was deactivated."), user=name))
+            return self._question(request, {"outage": pages.fill_html(text, user=name)})
+        messages.success(request, pages.fill_html(gettext("The account of %(user)s was deactivated."), user=name))
         return self._answer(request, ended_text(ended), replicas)
 
     def _block(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         """Block the user, end all sessions of the user, and say so."""
-        time, user_id = blocking.chosen(form.cleaned_data["block"])
+        time, user_id = blocking.parse_button(form.cleaned_data["block"])
         data, user = form.cleaned_data, self.to_block(request, user_id)
         if user is None:
             raise PermissionDenied
@@ -240,7 +244,7 @@ class EndingAdmin(QuestionAdmin):
         ended = self.block(request, user, until, data["message"], data["note"])
         name = pages.name_html(str(user))
         text = gettext("%(user)s can’t sign in until %(time)s.")
-        messages.success(request, pages.filled(text, user=name, time=labels.exactly(until)))
+        messages.success(request, pages.fill_html(text, user=name, time=labels.exactly(until)))
         return self._answer(request, user_text(ended, name), ended.confirmed_by)
 
     def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
@@ -284,7 +288,7 @@ def count_text(count: int) -> SafeString:
     if not count:
         return SafeString()
     text = ngettext("%(count)s session was ended.", "%(count)s sessions were ended.", count)
-    return pages.filled(text, count=pages.shown_number(count))
+    return pages.fill_html(text, count=pages.shown_number(count))
 
 
 def user_text(count: int, name: SafeString) -> SafeString:
@@ -292,7 +296,7 @@ def user_text(count: int, name: SafeString) -> SafeString:
     if not count:
         return SafeString()
     text = ngettext("%(count)s session of %(user)s was ended.", "%(count)s sessions of %(user)s were ended.", count)
-    return pages.filled(text, count=pages.shown_number(count), user=name)
+    return pages.fill_html(text, count=pages.shown_number(count), user=name)
 
 
 def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] | None = None) -> SafeString:
@@ -307,16 +311,16 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
             text = gettext("The session of a guest was ended: %(client)s.")
             if row.user_id:
                 text = gettext("The session of %(user)s was ended: %(client)s.")
-            return pages.filled(text, user=pages.name_html(str(row)), client=pages.name_html(client))
+            return pages.fill_html(text, user=pages.name_html(str(row)), client=pages.name_html(client))
     user_ids = list(dict.fromkeys(session.user_id for session in ended if session.user_id))
     if len(user_ids) == 1 and all(session.user_id for session in ended):
-        return user_text(len(ended), pages.names_of(*user_ids))
+        return user_text(len(ended), pages.names_html(*user_ids))
     if not user_ids:
         return count_text(len(ended))
-    names, more = pages.names_of(*user_ids[:NAMES_MAX]), len(user_ids) - NAMES_MAX
+    names, more = pages.names_html(*user_ids[:NAMES_MAX]), len(user_ids) - NAMES_MAX
     if more > 0:
         text = ngettext("Users: %(users)s and %(count)s more.", "Users: %(users)s and %(count)s more.", more)
-        users = pages.filled(text, users=names, count=pages.shown_number(more))
+        users = pages.fill_html(text, users=names, count=pages.shown_number(more))
     else:
-        users = pages.filled(gettext("Users: %(users)s."), users=names)
+        users = pages.fill_html(gettext("Users: %(users)s."), users=names)
     return format_html("{} {}", count_text(len(ended)), users)

@@ -105,7 +105,7 @@ class StaffFilter(SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
         if self.value() != "true":
             return queryset
-        return queryset.of_users(ids_of(request, self.users.filter(is_staff=True).order_by("pk"), queryset))
+        return queryset.of_users(user_ids_for(request, self.users.filter(is_staff=True).order_by("pk"), queryset))
 
 
 class ClientFilter(SimpleListFilter):
@@ -167,12 +167,12 @@ class UserFilter(ListFilter):
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         query = changelist.get_query_string(remove=[USER])
         yield {"selected": False, "query_string": query, "display": gettext("All")}
-        known = self.known(changelist)
-        names = [str(known.get(user_id, user_id[:40])) for user_id in self.user_ids[:NAMES_MAX]]
+        named = self.users_to_name(changelist)
+        names = [str(named.get(user_id, user_id[:40])) for user_id in self.user_ids[:NAMES_MAX]]
         more = ["…"] if len(self.user_ids) > len(names) else []
         yield {"selected": True, "query_string": changelist.get_query_string(), "display": ", ".join(names + more)}
 
-    def known(self, changelist: ChangeList) -> dict[str, Any]:
+    def users_to_name(self, changelist: ChangeList) -> dict[str, Any]:
         """Return the users who have names here, by primary key."""
         # The users in the list were fetched with it.
         return self.named | {row.user_id: row.user for row in changelist.result_list if row.user}
@@ -181,7 +181,7 @@ class UserFilter(ListFilter):
         return queryset.of_users(self.user_ids) if self.user_ids else queryset
 
 
-def chosen(changelist: ChangeList, *, but: str = "") -> list[str]:
+def selected_choices(changelist: ChangeList, *, but: str = "") -> list[str]:
     """Return the choices that are selected in the filters, apart from the first of each, and from that of ``but``."""
     return [
         str(choice["display"])
@@ -193,7 +193,7 @@ def chosen(changelist: ChangeList, *, but: str = "") -> list[str]:
     ]
 
 
-def ids_of(request: HttpRequest, users: QuerySet[Any], sessions: SessionQuerySet) -> list[str]:
+def user_ids_for(request: HttpRequest, users: QuerySet[Any], sessions: SessionQuerySet) -> list[str]:
     """
     Return the ids of ``users`` as sessions hold them: at most 1 000. If there are more, a message says so.
 
@@ -203,10 +203,10 @@ def ids_of(request: HttpRequest, users: QuerySet[Any], sessions: SessionQuerySet
     if kept is not None:
         return list(users_by_id(set(kept), among=_only_keys(users)))
     text = gettext("More than %(limit)d users match. The sessions of the first %(limit)d are listed.")
-    return first_ids(request, users, text)
+    return first_user_ids(request, users, text)
 
 
-def first_ids(request: HttpRequest, users: QuerySet[Any], text: str) -> list[str]:
+def first_user_ids(request: HttpRequest, users: QuerySet[Any], text: str) -> list[str]:
     """Return the ids of the first 1 000 ``users``. If there are more, the message ``text`` says so."""
     found = list(_only_keys(users)[: USERS_MAX + 1])
     if len(found) > USERS_MAX and request.method == "GET":

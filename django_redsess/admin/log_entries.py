@@ -26,7 +26,7 @@ LINES_MAX = 1000
 IDS_IN_LINE = 1000
 
 
-def line(request: HttpRequest, model: type[Model], object_id: str | None, name: object, text: str) -> LogEntry:
+def make_entry(request: HttpRequest, model: type[Model], object_id: str | None, name: object, text: str) -> LogEntry:
     """
     Return a line, not yet saved, for the history of an object of ``model``.
 
@@ -47,7 +47,7 @@ def line(request: HttpRequest, model: type[Model], object_id: str | None, name: 
 
 def save_deactivation(request: HttpRequest, user: Model, message: str, note: str = "") -> None:
     """Save in the user's history that ``request`` has deactivated the account."""
-    said = line(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
+    said = make_entry(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
     _add_words(said, message, note)
     said.save()
 
@@ -55,14 +55,14 @@ def save_deactivation(request: HttpRequest, user: Model, message: str, note: str
 def save_block(request: HttpRequest, user: Model, until: datetime, message: str, note: str = "") -> None:
     """Save in the user's history that ``request`` has blocked the user."""
     text = gettext("Blocked until %(time)s.") % {"time": labels.exactly(until)}
-    said = line(request, get_user_model(), str(user.pk), user, text)
+    said = make_entry(request, get_user_model(), str(user.pk), user, text)
     _add_words(said, message, note)
     said.save()
 
 
 def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
     """Save in the user's history that ``request`` has lifted the block. ``name`` is the user's name."""
-    line(request, get_user_model(), user_id, name, gettext("Lifted the block.")).save()
+    make_entry(request, get_user_model(), user_id, name, gettext("Lifted the block.")).save()
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def save_line_of_list(request: HttpRequest, model: type[Model], text: str, query
     """Save ``text`` in the history of the list of ``model``, with the query string by which it was asked for."""
     if query:
         text += " " + gettext("Query: %s") % printable(query)
-    line(request, model, None, model._meta.verbose_name_plural, text).save()
+    make_entry(request, model, None, model._meta.verbose_name_plural, text).save()
 
 
 def _add_words(said: LogEntry, message: str, note: str) -> None:
@@ -123,7 +123,7 @@ def _lines_of_users(request: HttpRequest, counts: Mapping[str, int]) -> list[Log
     lines = []
     for user_id, count in counts.items():
         text = ngettext("Ended %(count)d session.", "Ended %(count)d sessions.", count) % {"count": count}
-        lines.append(line(request, get_user_model(), user_id, users.get(user_id, user_id), text))
+        lines.append(make_entry(request, get_user_model(), user_id, users.get(user_id, user_id), text))
     return lines
 
 
@@ -139,4 +139,4 @@ def _lines_of_many(request: HttpRequest, counts: Mapping[str, int]) -> list[LogE
 
 
 def _line_of_list(request: HttpRequest, text: str) -> LogEntry:
-    return line(request, OnlineSession, None, OnlineSession._meta.verbose_name_plural, text)
+    return make_entry(request, OnlineSession, None, OnlineSession._meta.verbose_name_plural, text)

@@ -24,25 +24,25 @@ TEMPLATE = "admin/django_redsess/onlinesession/password.html"
 NOT_REPEATED = ("csrfmiddlewaretoken", "username", "password")
 
 
-def has_others(request: HttpRequest, sessions: Iterable[OnlineSession]) -> bool:
+def include_other_own(request: HttpRequest, sessions: Iterable[OnlineSession]) -> bool:
     """Tell whether any of ``sessions`` is the administrator's own, and not the present one."""
     user: Any = request.user
     own_sid = pages.own_sid_of(request)
     return any(is_own(user, session) and session.sid != own_sid for session in sessions)
 
 
-def has_others_matching(request: HttpRequest, matching: SessionQuerySet) -> bool:
+def match_other_own(request: HttpRequest, matching: SessionQuerySet) -> bool:
     """Tell whether any of the sessions that match, at any time, is the administrator's own, and not the present one."""
     asked, user_id = matching.session_filter, _id_of(request)
     if asked.guests == "only" or (asked.user_ids is not None and user_id not in asked.user_ids):
         return False
     own = OnlineSession.online.of_users([user_id])
     if matching.sids is None and not asked.names_client:
-        return has_others(request, own)
-    return has_others(request, matching.filter(sid__in=[session.sid for session in own]))
+        return include_other_own(request, own)
+    return include_other_own(request, matching.filter(sid__in=[session.sid for session in own]))
 
 
-def ask(admin: Any, request: HttpRequest) -> HttpResponse | None:
+def ask_for_password(admin: Any, request: HttpRequest) -> HttpResponse | None:
     """Return the page that asks for the password, if it must. Its form repeats ``request``, with the password."""
     user: Any = request.user
     form = reauthentication.ask(request, user)
@@ -54,7 +54,7 @@ def ask(admin: Any, request: HttpRequest) -> HttpResponse | None:
         "repeated": [(name, each) for name, sent in request.POST.lists() if name not in NOT_REPEATED for each in sent],
         "back": pages.return_page_of(request).url(admin.admin_site),
     }
-    page: HttpResponse = admin.page(request, TEMPLATE, gettext("End sessions"), context)
+    page: HttpResponse = admin.render_page(request, TEMPLATE, gettext("End sessions"), context)
     if form.is_locked:
         page.status_code = 429
         page["Retry-After"] = str(reauthentication.RECENT_SECONDS)

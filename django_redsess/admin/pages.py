@@ -116,7 +116,7 @@ class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+    def render_page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
         """Show an admin page that is neither the list nor a row's page."""
         request.current_app = self.admin_site.name
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "media": self.media}
@@ -134,7 +134,7 @@ class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
         # With a search that its form refuses, Django's list says so and shows all.
         return None if asked.GET.get(SEARCH_VAR, "").strip() and not listed.query else listed
 
-    def to_list(self, query: Any = None) -> HttpResponse:
+    def redirect_to_list(self, query: Any = None) -> HttpResponse:
         """Redirect to the list. ``query`` is a QueryDict or a dict."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
         return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name, query=query))
@@ -153,7 +153,7 @@ _MISSING = {
 }
 
 
-def missing(codename: str) -> str:
+def missing_permission(codename: str) -> str:
     """Return a sentence for an administrator who lacks this permission: what it is for, its name, and who gives it."""
     return str(_MISSING[codename]) % {"permission": dict(OnlineSession._meta.permissions)[codename]}
 
@@ -168,13 +168,13 @@ def shown_number(number: float) -> str:
     return number_format(number, force_grouping=True)
 
 
-def filled(text: str, **values: str) -> SafeString:
+def fill_html(text: str, **values: str) -> SafeString:
     """Return the translated ``text`` as HTML, with its placeholders filled."""
     escaped = {name: conditional_escape(value) for name, value in values.items()}
     return mark_safe(conditional_escape(text) % escaped)  # noqa: S308  # all parts are escaped
 
 
-def names_of(*user_ids: str) -> SafeString:
+def names_html(*user_ids: str) -> SafeString:
     """Return the names of these users as the list shows them, as HTML."""
     users, names = users_by_id(set(user_ids)), []
     for user_id in user_ids:
@@ -189,26 +189,26 @@ def name_html(name: str) -> SafeString:
     return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))
 
 
-def link(url: str, text: str) -> SafeString:
+def link_html(url: str, text: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', url, text)
 
 
-def end_link(url: str, label: str) -> SafeString:
+def end_link_html(url: str, label: str) -> SafeString:
     """Return a link to the page that asks whether to end a session. A screen reader reads ``label``."""
     return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, label, gettext("End"))
 
 
-def paragraph(text: str) -> SafeString:
+def paragraph_html(text: str) -> SafeString:
     """Return ``text`` as a paragraph below a field; nothing for no text."""
     return format_html('<p class="redsess-below">{}</p>', text) if text else SafeString()
 
 
-def moment(at: datetime) -> SafeString:
+def moment_html(at: datetime) -> SafeString:
     """Return ``at`` as HTML: date, time of day and zone, and how long ago or ahead that is."""
     return format_html('<span class="redsess-moment">{} ({})</span>', exactly(at), when(at))
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
+def table_html(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> SafeString:
     """Return a table in the style of the page."""
     # On a phone, each cell has its heading beside it.
     cells = [list(zip(headings, row, strict=True)) for row in rows]
@@ -247,14 +247,14 @@ def end_html(sign_in: PastSignIn, live_url: str = "", shown: Callable[[datetime]
     """
     if sign_in.ended_at is None:
         text = gettext("Still signed in")
-        return link(live_url, text) if live_url else format_html("{}", text)
+        return link_html(live_url, text) if live_url else format_html("{}", text)
     at = shown(sign_in.ended_at)
-    return filled(gettext("about %(time)s"), time=at) if sign_in.ended_is_about else at
+    return fill_html(gettext("about %(time)s"), time=at) if sign_in.ended_is_about else at
 
 
 def how_ended_html(sign_in: PastSignIn, by_name: str) -> SafeString:
     """Say why the session of a sign-in has ended, and by whom, as HTML. ``by_name`` is the name of that user."""
-    return filled(capfirst(how_ended(sign_in)), name=by_name)
+    return fill_html(capfirst(how_ended(sign_in)), name=by_name)
 
 
 def message_html(message: str) -> SafeString:
@@ -266,17 +266,17 @@ def message_html(message: str) -> SafeString:
     return format_html('<div class="redsess-told" title="{}"><q><bdi>{}</bdi></q></div>', hint, shown)
 
 
-def own_mark(session: OnlineSession) -> SafeString:
+def own_mark_html(session: OnlineSession) -> SafeString:
     """Return what marks the administrator's own session, as HTML. Nothing for another one."""
     return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
 
 
-def address_link(session: OnlineSession, site: AdminSite) -> str:
+def address_link_html(session: OnlineSession, site: AdminSite) -> str:
     """Return the address as HTML: a link to all sessions from it, and its place. ``""`` if there is none."""
     if not session.address:
         return ""
     query = {SEARCH_VAR: session.address, **({} if session.user_id else {GUESTS: TOO})}
-    address = link(url_of("changelist", site, query=query), address_html(session.address))
+    address = link_html(sessions_url("changelist", site, query=query), address_html(session.address))
     return format_html("{}{}", address, place_html(session.place))
 
 
@@ -285,7 +285,7 @@ def place_html(place: str) -> SafeString:
     return format_html(' <span class="redsess-place"><bdi>{}</bdi></span>', place) if place else SafeString()
 
 
-def find_places(rows: Iterable[OnlineSession]) -> None:
+def set_places(rows: Iterable[OnlineSession]) -> None:
     """Set the places of these sessions. They are asked for together: call this once a page."""
     rows = list(rows)
     found = places.by_address(row.address for row in rows)
@@ -300,7 +300,7 @@ class ItemLink(NamedTuple):
     url: str
 
 
-def links_of(request: HttpRequest, site: AdminSite, items: Collection[str]) -> dict[str, ItemLink]:
+def item_links(request: HttpRequest, site: AdminSite, items: Collection[str]) -> dict[str, ItemLink]:
     """Return the names and URLs of the items whose objects are found. If the lookup fails, a message says so."""
     try:
         found = viewed.resolve(items)
@@ -327,7 +327,7 @@ def item_name_html(item: ItemLink) -> SafeString:
     """Return the item's name as HTML: a link if it has a page."""
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
     name = format_html("<bdi>{}</bdi>", item.name)
-    return link(item.url, name) if item.url else name
+    return link_html(item.url, name) if item.url else name
 
 
 def admin_url(thing: Model, site: AdminSite, page: str = "change") -> str:
@@ -357,12 +357,12 @@ def _may_link(url: str) -> bool:
     return _ABSOLUTE.match(url) is not None or url_has_allowed_host_and_scheme(url, allowed_hosts=None)
 
 
-def url_of(name: str, site: AdminSite, *args: str, query: Any = None) -> str:
+def sessions_url(name: str, site: AdminSite, *args: str, query: Any = None) -> str:
     """Return the URL of the list of sessions, or of one of its pages. ``query`` is a QueryDict or a dict."""
     return reverse(f"admin:django_redsess_onlinesession_{name}", args=args, current_app=site.name, query=query)
 
 
-def query_of(user_ids: Sequence[str]) -> str:
+def users_query(user_ids: Sequence[str]) -> str:
     """Return the query string with which the list shows the sessions of these users."""
     query = QueryDict(mutable=True)
     query.setlist(USER, user_ids)
@@ -405,8 +405,8 @@ class ReturnPage(NamedTuple):
                 return reverse(f"admin:{name}_change", args=args, current_app=site.name, query=query)
             if self.page == USERS:
                 return reverse(f"admin:{name}_changelist", current_app=site.name, query=filters)
-            return url_of("changelist", site, query=filters)
-        return url_of("changelist", site)
+            return sessions_url("changelist", site, query=filters)
+        return sessions_url("changelist", site)
 
 
 def return_page_of(request: HttpRequest) -> ReturnPage:
@@ -440,7 +440,7 @@ def end_url(request: HttpRequest, site: AdminSite, *, sid: str | None = None, qu
         parameters["sid"] = sid
     for name, value in return_page_of(request).parameters.items():
         parameters[name] = value
-    return url_of("confirm", site, query=parameters)
+    return sessions_url("confirm", site, query=parameters)
 
 
 def without_return_page(query: QueryDict) -> str:

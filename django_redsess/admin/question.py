@@ -16,7 +16,7 @@ from django.utils.translation import gettext, ngettext
 from django_redsess import online
 from django_redsess.admin import blocking, pages
 from django_redsess.admin.end_form import EndForm, Progress, signed_progress
-from django_redsess.admin.filters import chosen
+from django_redsess.admin.filters import selected_choices
 from django_redsess.admin.rules import CHECKED_MAX, RulesAdmin
 from django_redsess.admin.users import may_change_users, visible_users
 from django_redsess.models import OnlineSession
@@ -45,7 +45,7 @@ class QuestionAdmin(RulesAdmin):
             listed = self.changelist_of(request, str(choice["query"]))
             matching, about = _sessions_of(listed), _about(listed)
             if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
-                messages.warning(request, pages.missing("end_all_onlinesession"))
+                messages.warning(request, pages.missing_permission("end_all_onlinesession"))
                 return self._back(request)
             if (sids := self._sids_of(request, matching)) is None:
                 context = self._context_of_query(request, matching)
@@ -87,7 +87,7 @@ class QuestionAdmin(RulesAdmin):
             "repeated": {**page.parameters, **words, "deactivate": user_id, "is_confirmed": "on"},
             "back": page.url(self.admin_site),
         }
-        return self.page(request, self.deactivate_template, gettext("Deactivate the account"), context)
+        return self.render_page(request, self.deactivate_template, gettext("Deactivate the account"), context)
 
     def _context_of_sids(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
         # A session may have got another sid since the list was shown.
@@ -129,7 +129,7 @@ class QuestionAdmin(RulesAdmin):
             "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
             "asks_each": self.asks_each or (self._has_custom_rule and protected),
             **self._rows(request, listed, number, total),
-            **({"one_user": pages.names_of(*user_ids)} if is_of_one else self._users(request, listed, number)),
+            **({"one_user": pages.names_html(*user_ids)} if is_of_one else self._users(request, listed, number)),
             # Asked of those who may change the user only: who has no session is told to nobody else.
             **self._deactivation(request, asked.user_ids or (), protected),
             **self._blocking(request, asked.user_ids or (), protected, ends=bool(number)),
@@ -158,7 +158,7 @@ class QuestionAdmin(RulesAdmin):
         ends = [session.user_id for session in sessions if self._may_end_other(request, session)]
         user_ids, is_least = set(ends) - {""}, len(ends) < number
         if len(user_ids) == 1 and "" not in ends and not is_least:
-            return {"one_user": pages.names_of(*user_ids)}
+            return {"one_user": pages.names_html(*user_ids)}
         text = ngettext("%(count)s session", "%(count)s sessions", number) % {"count": pages.shown_number(number)}
         return {"users": len(user_ids), "users_are_least": is_least, "has_guests": "" in ends, "sessions": text}
 
@@ -187,7 +187,7 @@ class QuestionAdmin(RulesAdmin):
             return {}
         fields = {**pages.return_page_of(request).parameters, blocking.ASKED: "1"}
         block = blocking.shown_block(request, self, user, fields)
-        return {"to_block": user, "blocks": blocking.choices(user_id, ends=ends), "block_of_user": block}
+        return {"to_block": user, "blocks": blocking.block_buttons(user_id, ends=ends), "block_of_user": block}
 
     def _sids_of(self, request: HttpRequest, matching: SessionQuerySet) -> list[str] | None:
         # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
@@ -230,7 +230,7 @@ class QuestionAdmin(RulesAdmin):
     def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         page = pages.return_page_of(request)
         context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
-        return self.page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
+        return self.render_page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
 
     def _back(self, request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(pages.return_page_of(request).url(self.admin_site))
@@ -258,10 +258,12 @@ def _about(listed: ChangeList | None) -> dict[str, Any]:
     # What was searched for and filtered by, or that these are everyone's sessions.
     if listed is None:
         return {}
-    filters = chosen(listed)
+    filters = selected_choices(listed)
     everyone = {} if listed.query or filters else {"title": gettext("End everyone else's sessions")}
     # The question itself names a single user.
-    by_others = chosen(listed, but=pages.USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
+    by_others = (
+        selected_choices(listed, but=pages.USER) if len(listed.queryset.session_filter.user_ids or ()) == 1 else filters
+    )
     return {"term": listed.query, "filters": by_others, **everyone}
 
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from django_redsess import online
 from django_redsess.admin import blocking, pages
-from django_redsess.admin.users import may_deactivate
+from django_redsess.admin.users import user_to_deactivate
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
@@ -84,12 +84,12 @@ class RulesAdmin(pages.ListAdmin):
 
     def _to_deactivate(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
         """Return the user whose account the administrator may deactivate, and all of whose sessions they may end."""
-        user = may_deactivate(request, self.admin_site, user_id)
+        user = user_to_deactivate(request, self.admin_site, user_id)
         return user if user is not None and self._may_end_all_of(request, user) else None
 
     def to_block(self, request: HttpRequest, user_id: str) -> AbstractBaseUser | None:
         """Return the user whom the administrator may block, and all of whose sessions they may end."""
-        user = blocking.may_block(request, self, user_id)
+        user = blocking.user_to_block(request, self, user_id)
         return user if user is not None and self._may_end_all_of(request, user) else None
 
     def _may_end_all_of(self, request: HttpRequest, user: AbstractBaseUser) -> bool:

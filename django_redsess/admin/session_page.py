@@ -23,8 +23,8 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_redsess import online, viewed
 from django_redsess.admin import pages
 from django_redsess.admin.ending import EndingAdmin
-from django_redsess.admin.pages import moment, table
-from django_redsess.admin.users import limit_of_user, past_of, sign_ins_table, users_admin
+from django_redsess.admin.pages import moment_html, table_html
+from django_redsess.admin.users import limit_of_user, recent_sign_ins, sign_ins_table, users_admin
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
@@ -148,11 +148,11 @@ class SessionPageAdmin(EndingAdmin):
         details = online.details(session.sid)
         views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
         # The lookup may add a message, which has to be there before the page is drawn.
-        names = pages.links_of(request, self.admin_site, {view.item for view in views}) if views else {}
+        names = pages.item_links(request, self.admin_site, {view.item for view in views}) if views else {}
         others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
         deadlines, of_user = deadlines_of(session.session, details), session.user_id
-        last = past_of(request, self.admin_site, of_user) if of_user else None
-        pages.find_places([session, *(other for other, _ in others)])
+        last = recent_sign_ins(request, self.admin_site, of_user) if of_user else None
+        pages.set_places([session, *(other for other, _ in others)])
         session.page = PageData(request, details, deadlines, views, names, others, last)
         return session
 
@@ -183,7 +183,9 @@ class SessionPageAdmin(EndingAdmin):
         context["has_end_permission"] = self.has_end_permission(request, session)
         context["end_url"] = pages.end_url(request, self.admin_site, sid=session.sid)
         if session.user_id:
-            context["end_user_url"] = pages.end_url(request, self.admin_site, query=pages.query_of([session.user_id]))
+            context["end_user_url"] = pages.end_url(
+                request, self.admin_site, query=pages.users_query([session.user_id])
+            )
         named = gettext("Session of %(user)s") % {"user": session}
         context |= {"title": named if session.user_id else gettext("Session of a guest"), "subtitle": None}
         return super().render_change_form(request, context, *args, **kwargs)
@@ -209,15 +211,15 @@ class SessionPageAdmin(EndingAdmin):
         """Show whose session it is: with links for those who may see the user."""
         name, url = format_html("<bdi>{}</bdi>", session), self._url_of_user(session, "change")
         if not url:
-            return format_html("{}{}", name, pages.own_mark(session))
+            return format_html("{}{}", name, pages.own_mark_html(session))
         # The history says who has ended sessions of the user.
-        history = pages.link(self._url_of_user(session, "history"), gettext("History of this user"))
-        return _beside([pages.link(url, name) + pages.own_mark(session), history])
+        history = pages.link_html(self._url_of_user(session, "history"), gettext("History of this user"))
+        return _beside([pages.link_html(url, name) + pages.own_mark_html(session), history])
 
     @admin.display(description=gettext_lazy("from"))
     def origin(self, session: OnlineSession) -> str:
         """Show browser, system, address and place, with a link to all sessions from this address."""
-        parts = [pages.client_html(session.user_agent), pages.address_link(session, self.admin_site)]
+        parts = [pages.client_html(session.user_agent), pages.address_link_html(session, self.admin_site)]
         return _beside([part for part in parts if part] or [labels.stored("")])
 
     @admin.display(description=gettext_lazy("times"))
@@ -226,9 +228,9 @@ class SessionPageAdmin(EndingAdmin):
         page: PageData = session.page
         times = []
         if session.created_at:
-            times.append(format_html(gettext("Signed in: {time}"), time=moment(session.created_at)))
-        times.append(format_html(gettext("Last seen: {time}"), time=moment(session.last_seen_at)))
-        ends = format_html(gettext("Ends: {time}"), time=moment(session.expires_at))
+            times.append(format_html(gettext("Signed in: {time}"), time=moment_html(session.created_at)))
+        times.append(format_html(gettext("Last seen: {time}"), time=moment_html(session.last_seen_at)))
+        ends = format_html(gettext("Ends: {time}"), time=moment_html(session.expires_at))
         times.append(format_html_join("\xa0· ", "{}", [(ends,), *((first.text,) for first in page.deadlines[:1])]))
         if ends_with_browser(page.details):
             times.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
@@ -237,7 +239,7 @@ class SessionPageAdmin(EndingAdmin):
     @admin.display(description=gettext_lazy("when it ends"))
     def deadlines(self, session: OnlineSession) -> str:
         """Show each deadline. The first one is marked."""
-        lines = [format_html("{}: {}", deadline.text, moment(deadline.at)) for deadline in session.page.deadlines]
+        lines = [format_html("{}: {}", deadline.text, moment_html(deadline.at)) for deadline in session.page.deadlines]
         lines[:1] = [format_html("<strong>{}</strong> ({})", line, gettext("comes first")) for line in lines[:1]]
         return _lines(lines)
 
@@ -247,34 +249,38 @@ class SessionPageAdmin(EndingAdmin):
         page: PageData = session.page
         if not page.views:
             return gettext("It has viewed no items.")
-        rows = [(pages.item_html(view.item, page.items.get(view.item)), moment(view.at)) for view in page.views]
-        return table((gettext("Item"), gettext("Viewed")), rows)
+        rows = [(pages.item_html(view.item, page.items.get(view.item)), moment_html(view.at)) for view in page.views]
+        return table_html((gettext("Item"), gettext("Viewed")), rows)
 
     @admin.display(description=gettext_lazy("other sessions"))
     def other_sessions(self, session: OnlineSession) -> str:
         """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
         page: PageData = session.page
-        limit = pages.paragraph(limit_of_user(page.request, self.admin_site, session.user_id))
+        limit = pages.paragraph_html(limit_of_user(page.request, self.admin_site, session.user_id))
         if not page.others:
             return format_html("{}{}", gettext("There are no others."), limit)
         headings = [gettext("Where from"), gettext("Signed in"), gettext("Last seen")]
         if any(may_end for _, may_end in page.others):
             headings.append(gettext("End"))
         rows = [self._row(page.request, other, may_end)[: len(headings)] for other, may_end in page.others]
-        url = pages.url_of("changelist", self.admin_site, query={pages.USER: session.user_id})
-        return table(headings, rows) + pages.paragraph(pages.link(url, gettext("All sessions of this user"))) + limit
+        url = pages.sessions_url("changelist", self.admin_site, query={pages.USER: session.user_id})
+        return (
+            table_html(headings, rows)
+            + pages.paragraph_html(pages.link_html(url, gettext("All sessions of this user")))
+            + limit
+        )
 
     def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
         browser, end = labels.stored(labels.browser_name(other.user_agent)), ""
-        icon, own = device_icon(other.user_agent), pages.own_mark(other)
-        page = pages.link(page_url(request, self.admin_site, other.sid), browser)
-        where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link(other, self.admin_site))
+        icon, own = device_icon(other.user_agent), pages.own_mark_html(other)
+        page = pages.link_html(page_url(request, self.admin_site, other.sid), browser)
+        where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link_html(other, self.admin_site))
         if may_end:
             # A screen reader may read the links without their rows.
             name = gettext("End: %(browser)s, %(address)s")
             name %= {"browser": browser, "address": labels.stored(other.address)}
             url = pages.end_url(request, self.admin_site, sid=other.sid)
-            end = pages.end_link(url, name)
+            end = pages.end_link_html(url, name)
         return [where, when(other.created_at) if other.created_at else "", when(other.last_seen_at), end]
 
     @admin.display(description=gettext_lazy("last sign-ins"))
@@ -299,8 +305,8 @@ class SessionPageAdmin(EndingAdmin):
             return gettext("It has no data.")
         left = len(details.sizes) - len(rows)
         more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
-        lacking = "" if with_values else pages.missing("view_session_data")
-        return table(headings, rows) + pages.paragraph(more) + pages.paragraph(lacking)
+        lacking = "" if with_values else pages.missing_permission("view_session_data")
+        return table_html(headings, rows) + pages.paragraph_html(more) + pages.paragraph_html(lacking)
 
     @admin.display(description=gettext_lazy("Size"))
     def size(self, session: OnlineSession) -> str:
@@ -320,7 +326,7 @@ class SessionPageAdmin(EndingAdmin):
 
 def page_url(request: HttpRequest, site: AdminSite, sid: str) -> str:
     """Return the URL of the page of a session. It returns to the same list as ``request``."""
-    return pages.url_of("change", site, quote(sid), query=pages.return_page_of(request).parameters)
+    return pages.sessions_url("change", site, quote(sid), query=pages.return_page_of(request).parameters)
 
 
 def _beside(parts: Iterable[str]) -> SafeString:

@@ -23,14 +23,14 @@ from django.views.decorators.http import require_POST, require_safe
 from django_redsess import online
 from django_redsess.admin import blocking, filters, pages
 from django_redsess.admin.blocking import blocked_view, unblock_view
-from django_redsess.admin.chart import heading, numbers_view, present
+from django_redsess.admin.chart import counts_heading, list_head, numbers_view
 from django_redsess.admin.export import export_view
 from django_redsess.admin.session_page import SessionPageAdmin
 from django_redsess.admin.users import (
     found_users,
     last_sign_in_html,
     limit_of_user,
-    past_of,
+    recent_sign_ins,
     search_fields,
     users_admin,
     visible_users,
@@ -177,7 +177,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         if changelist is None:  # A redirect, or the question of an action.
             return response
         if by_browser := self.query_by_browser(request, changelist):
-            return self.to_list(by_browser)
+            return self.redirect_to_list(by_browser)
         self.complete(request, changelist.result_list, changelist.list_display)
         response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
         return response
@@ -185,12 +185,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
-        asked, above = sessions.session_filter, present(request)
+        asked, above = sessions.session_filter, list_head(request)
         by_network, with_guests = asked.network is not None, changelist.get_query_string({pages.GUESTS: pages.TOO})
         return {
             "present": above,
             "title": self._title(changelist, above["now"]),
-            "chosen": filters.chosen(changelist),
+            "chosen": filters.selected_choices(changelist),
             "looked_through": sessions.looked_through,
             "index_helps": request.user.is_superuser and by_network and not conf.INDEX_ADDRESSES,
             "search_notes": self.search_notes(changelist),
@@ -212,14 +212,14 @@ class OnlineSessionAdmin(SessionPageAdmin):
         # A subclass may list some sessions only, while the picture is of all.
         is_of_all = sessions.sids is None and sessions.session_filter == SessionFilter()
         active = now.active if now and is_of_all else None
-        return heading(count, sessions.active().count() if active is None else active)
+        return counts_heading(count, sessions.active().count() if active is None else active)
 
     def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
         # Links below the list, or who may do that.
         if not self.has_end_permission(request):
-            return {"missing": pages.missing("end_onlinesession")}
+            return {"missing": pages.missing_permission("end_onlinesession")}
         if self._are_everyones(request, changelist.queryset) and not self.has_end_all_permission(request):
-            return {"missing": pages.missing("end_all_onlinesession")}
+            return {"missing": pages.missing_permission("end_all_onlinesession")}
         if not (changelist.query or changelist.has_active_filters):
             return {"end_all_url": pages.end_url(request, self.admin_site)}
         # Of a search or a filter: all that it lists, on all pages.
@@ -235,14 +235,14 @@ class OnlineSessionAdmin(SessionPageAdmin):
         rows, columns = list(rows), set(columns)
         _describe(rows)
         if columns & {"client", "address_link"}:
-            pages.find_places(rows)
+            pages.set_places(rows)
         if "end" in columns:
             for row in rows:
                 if self.has_end_permission(request, row):
                     row.end_url = pages.end_url(request, self.admin_site, sid=row.sid)
         items = {row.session.newest_item for row in rows} - {""}
         if items and columns & {"seen", "newest_item"}:
-            found = pages.links_of(request, self.admin_site, items)
+            found = pages.item_links(request, self.admin_site, items)
             for row in rows:
                 item = row.session.newest_item
                 row.newest = found.get(item, pages.ItemLink(visible(item), "")) if item else None
@@ -251,7 +251,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
         """Name the user, and mark the administrator's own session. Screen readers also read what tells rows apart."""
-        html = format_html("<bdi>{}</bdi>{}", session, pages.own_mark(session))
+        html = format_html("<bdi>{}</bdi>{}", session, pages.own_mark_html(session))
         if session.described:
             html += format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
         return html
@@ -260,8 +260,8 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def account(self, session: OnlineSession) -> str:
         """Link to the user's page, if there is one, and mark the administrator's own session."""
         url = pages.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
-        name = pages.link(url, str(session)) if url else str(session)
-        return format_html("{}{}", name, pages.own_mark(session))
+        name = pages.link_html(url, str(session)) if url else str(session)
+        return format_html("{}{}", name, pages.own_mark_html(session))
 
     @admin.display(description=gettext_lazy("where from"))
     def client(self, session: OnlineSession) -> str:
@@ -275,7 +275,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
         """Show the address as a link to all sessions from it, with its place."""
-        return pages.address_link(session, self.admin_site) or labels.stored("")
+        return pages.address_link_html(session, self.admin_site) or labels.stored("")
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
@@ -313,7 +313,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         if not session.end_url:
             return ""
         label = gettext("End the session of %(session)s") % {"session": _named(session)}
-        return pages.end_link(session.end_url, label)
+        return pages.end_link_html(session.end_url, label)
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         found = super().get_changelist_instance(request)
@@ -341,7 +341,9 @@ class OnlineSessionAdmin(SessionPageAdmin):
             return sessions.none(), False
         if network := network_of(term):
             return sessions.of_network(network.text), False
-        return sessions.of_users(filters.ids_of(request, found_users(request, self.admin_site, term), sessions)), False
+        return sessions.of_users(
+            filters.user_ids_for(request, found_users(request, self.admin_site, term), sessions)
+        ), False
 
     def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[dict[str, Any]]:
         """
@@ -407,12 +409,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
         is_active, deactivate_url, block_url = getattr(user, "is_active", True), "", ""
         user_id, may_end = online.user_id_of(user), self.has_end_permission(request)
-        ask_url = pages.end_url(request, self.admin_site, query=pages.query_of([user_id]))
+        ask_url = pages.end_url(request, self.admin_site, query=pages.users_query([user_id]))
         if is_active and may_end and self._to_deactivate(request, user_id):
             deactivate_url = ask_url
         if may_end and self.to_block(request, user_id):
             block_url = ask_url
-        of_user = past_of(request, self.admin_site, user_id)
+        of_user = recent_sign_ins(request, self.admin_site, user_id)
         return {
             "name": str(user),
             "is_active": is_active,

@@ -35,17 +35,17 @@ from django_redsess.admin.pages import (
     address_html,
     end_html,
     end_url,
-    filled,
+    fill_html,
     how_ended_html,
-    link,
+    link_html,
     message_html,
-    moment,
-    paragraph,
+    moment_html,
+    paragraph_html,
     place_html,
-    query_of,
     sender_html,
-    table,
-    url_of,
+    sessions_url,
+    table_html,
+    users_query,
 )
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
@@ -157,7 +157,7 @@ SIGN_INS_SHOWN = 5
 """How many of the last sign-ins the pages of a session and of a user show."""
 
 
-def past_of(request: HttpRequest, site: AdminSite, user_id: str) -> sign_in_source.UsersPast | None:
+def recent_sign_ins(request: HttpRequest, site: AdminSite, user_id: str) -> sign_in_source.UsersPast | None:
     """Return the last sign-ins of a user. None if the administrator may not see them, or none are kept."""
     return sign_in_source.shown_to(request, site, user_id, limit=SIGN_INS_SHOWN)
 
@@ -185,7 +185,7 @@ def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: sign_in_sourc
         )
         for each in sign_in_source.placed(of_user.sign_ins)
     ]
-    return table(headings, rows) + paragraph(link(of_user.url, gettext("All sign-ins of this user")))
+    return table_html(headings, rows) + paragraph_html(link_html(of_user.url, gettext("All sign-ins of this user")))
 
 
 def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_source.UsersPast) -> SafeString:
@@ -198,12 +198,12 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_so
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
     browser = labels.stored(labels.browser_name(last.user_agent))
     address = address_html(last.address) + place_html(last.place)
-    parts = [filled(text, time=moment(last.created_at), address=address, browser=browser)]
+    parts = [fill_html(text, time=moment_html(last.created_at), address=address, browser=browser)]
     if last.ended_at:
         name = names_of_enders(request, site, of_user.sign_ins[:1])[last.by]
-        how = filled(sign_in_source.how_ended(last), name=name)
-        parts.append(filled(gettext("How it ended: %(how)s (%(time)s)."), how=how, time=end_html(last)))
-    parts.append(link(of_user.url, gettext("All sign-ins of this user")))
+        how = fill_html(sign_in_source.how_ended(last), name=name)
+        parts.append(fill_html(gettext("How it ended: %(how)s (%(time)s)."), how=how, time=end_html(last)))
+    parts.append(link_html(of_user.url, gettext("All sign-ins of this user")))
     return format_html_join(" ", "{}", ((part,) for part in parts))
 
 
@@ -226,7 +226,7 @@ def live_urls(
         return {}
     found = sessions.sessions(request).of_users(list(user_ids)[:USERS_MAX])[:LIVE_MAX]
     return {
-        name_of_sign_in(session): url_of("change", site, quote(session.sid))
+        name_of_sign_in(session): sessions_url("change", site, quote(session.sid))
         for session in found
         if sessions.has_view_permission(request, session)
     }
@@ -257,7 +257,7 @@ def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
     return users is not None and users.has_change_permission(request)
 
 
-def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> AbstractBaseUser | None:
+def user_to_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> AbstractBaseUser | None:
     """
     Return the user with this primary key if the administrator may deactivate the account, else None.
 
@@ -277,7 +277,7 @@ def may_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> Abstr
 AllEnded = tuple[list[EndedSession], int | None, bool]
 
 
-def deactivate(request: HttpRequest, user: Any, message: str, note: str) -> AllEnded:
+def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) -> AllEnded:
     """
     Deactivate ``user``, then end all sessions of the user.
 
@@ -289,7 +289,7 @@ def deactivate(request: HttpRequest, user: Any, message: str, note: str) -> AllE
     using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
 
     def end() -> None:
-        done.append(_end_all(request, online.user_id_of(user), message, note))
+        done.append(_end_user_sessions(request, online.user_id_of(user), message, note))
 
     with transaction.atomic(using=using):
         # Sessions end after the commit: until then, the user could sign in again. This runs before the signal of
@@ -304,7 +304,7 @@ def deactivate(request: HttpRequest, user: Any, message: str, note: str) -> AllE
     return done[0]
 
 
-def _end_all(request: HttpRequest, user_id: str, message: str, note: str) -> AllEnded:
+def _end_user_sessions(request: HttpRequest, user_id: str, message: str, note: str) -> AllEnded:
     work = BulkEnding(SessionFilter((user_id,)), message=message)
     with log_entries.saving_ends(request, message, note) as done, suppress(SessionStoreUnavailable):
         work.run()
@@ -352,9 +352,9 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             obj.redsess_sessions = sessions.sessions(request).of_users(user_ids)
             obj.redsess_block = sessions.shown_block(request, obj)
             if sessions.has_end_permission(request):
-                obj.redsess_end_url = end_url(request, self.admin_site, query=query_of(user_ids))
+                obj.redsess_end_url = end_url(request, self.admin_site, query=users_query(user_ids))
             fields.append("online_sessions")
-        if obj is not None and (of_user := past_of(request, self.admin_site, online.user_id_of(obj))):
+        if obj is not None and (of_user := recent_sign_ins(request, self.admin_site, online.user_id_of(obj))):
             obj.redsess_sign_ins = sign_ins_table(request, self.admin_site, of_user)
             fields.append("last_sign_ins")
         return [*fieldsets, (gettext("Sessions"), {"fields": fields})] if fields else fieldsets
@@ -380,12 +380,16 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         return response
 
     def _links_of_history(self, request: HttpRequest, user_id: str) -> list[SafeString]:
-        of_user, sessions, links = past_of(request, self.admin_site, user_id), self._sessions_admin, list[SafeString]()
+        of_user, sessions, links = (
+            recent_sign_ins(request, self.admin_site, user_id),
+            self._sessions_admin,
+            list[SafeString](),
+        )
         if of_user is not None:
-            links.append(link(of_user.url, gettext("Sign-ins of this user")))
+            links.append(link_html(of_user.url, gettext("Sign-ins of this user")))
         if sessions is not None and sessions.has_view_permission(request):
-            url = url_of("changelist", self.admin_site, query={USER: user_id})
-            links.append(link(url, gettext("Online sessions of this user")))
+            url = sessions_url("changelist", self.admin_site, query={USER: user_id})
+            links.append(link_html(url, gettext("Online sessions of this user")))
         return links
 
     def has_end_sessions_permission(self, request: HttpRequest) -> bool:
@@ -400,13 +404,13 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
             messages.error(request, text % {"limit": USERS_MAX})
             return None
-        query = query_of([online.user_id_of(user) for user in users])
+        query = users_query([online.user_id_of(user) for user in users])
         return self._sessions_admin.ask(request, {"query": query})  # type: ignore[no-any-return]
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
         """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
-        user_id, limit = online.user_id_of(user), paragraph(user_limit.describe(user))
+        user_id, limit = online.user_id_of(user), paragraph_html(user_limit.describe(user))
         if block := getattr(user, "redsess_block", None):
             limit += render_to_string(
                 "admin/django_redsess/onlinesession/block.html", {"block": block, "is_apart": True}
@@ -416,7 +420,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         if not count:
             return format_html("{}{}", gettext("This user is not signed in."), limit)
         text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
-        html = link(url_of("changelist", self.admin_site, query={USER: user_id}), text)
+        html = link_html(sessions_url("changelist", self.admin_site, query={USER: user_id}), text)
         if url := getattr(user, "redsess_end_url", ""):
             html += format_html(' <a class="redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
         return html + limit

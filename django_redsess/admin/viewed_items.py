@@ -23,7 +23,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import viewed
 from django_redsess.admin import log_entries
-from django_redsess.admin.pages import ListAdmin, item_html, links_of, shown_number
+from django_redsess.admin.pages import ListAdmin, item_html, item_links, shown_number
 from django_redsess.conf import conf
 from django_redsess.models import PopularItem
 from django_redsess.querysets import RankingQuerySet, item_of, visible
@@ -45,7 +45,7 @@ class PopularItemAdmin(ListAdmin):
     reset_template = "admin/django_redsess/popularitem/reset_confirmation.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PopularItem]:
-        return PopularItem.viewed.resolving(partial(links_of, request, self.admin_site)).counting_once()
+        return PopularItem.viewed.resolving(partial(item_links, request, self.admin_site)).counting_once()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> PopularItem | None:
         # Some databases raise an error for text with a NUL character, when Django looks for the history.
@@ -62,7 +62,7 @@ class PopularItemAdmin(ListAdmin):
         found = list(ranking.filter(item__in=[search_term, term]).entries)
         if conf.VIEWED_RESOLVE is not None:
             first, words = viewed.popular(limit=NAMED_MAX), term.casefold().split()
-            names = links_of(request, self.admin_site, [entry.item for entry in first])
+            names = item_links(request, self.admin_site, [entry.item for entry in first])
             found += [entry for entry in first if entry.item in names and _has(names[entry.item].name, words)]
         return ranking.of_entries(found), False
 
@@ -88,7 +88,7 @@ class PopularItemAdmin(ListAdmin):
         """Redirect to the item in the list. Lines of the history link here, but an item has no page."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        return self.to_list({SEARCH_VAR: unquote(object_id)})
+        return self.redirect_to_list({SEARCH_VAR: unquote(object_id)})
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
@@ -131,7 +131,7 @@ class PopularItemAdmin(ListAdmin):
         if not number:
             return self._nothing_to_reset(request)
         context |= {"number": number, "views": _views(count)}
-        return self.page(request, self.reset_template, gettext("Reset views"), context)
+        return self.render_page(request, self.reset_template, gettext("Reset views"), context)
 
     def _reset_named(self, request: HttpRequest, items: Sequence[str]) -> HttpResponse:
         chosen = dict.fromkeys(items)
@@ -156,28 +156,28 @@ class PopularItemAdmin(ListAdmin):
                 gone,
             )
             messages.warning(request, text % {"count": shown_number(gone)})
-        return self.to_list()
+        return self.redirect_to_list()
 
     def _reset_all(self, request: HttpRequest) -> HttpResponse:
         count = viewed.reset_all()
         if not count:
             return self._nothing_to_reset(request)
         text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
-        log_entries.line(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
+        log_entries.make_entry(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
         messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views(count)})
-        return self.to_list()
+        return self.redirect_to_list()
 
     def _log(self, request: HttpRequest, counts: Mapping[str, int]) -> None:
         lines = []
         for item, count in counts.items():
             text = ngettext("Reset %(count)d view.", "Reset %(count)d views.", count) % {"count": count}
             # Some databases refuse control characters.
-            lines.append(log_entries.line(request, PopularItem, visible(item), visible(item), text))
+            lines.append(log_entries.make_entry(request, PopularItem, visible(item), visible(item), text))
         LogEntry.objects.bulk_create(lines)
 
     def _nothing_to_reset(self, request: HttpRequest) -> HttpResponse:
         messages.warning(request, gettext("There are no views here to reset."))
-        return self.to_list()
+        return self.redirect_to_list()
 
     def _require_permission(self, request: HttpRequest) -> None:
         if not (self.has_reset_permission(request) and self.has_view_permission(request)):

@@ -181,7 +181,7 @@ def _matching(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     if asked.user:
         found = found.of_users(asked.user)
     if asked.staff:
-        found = found.of_users(filters.ids_of(request, _staff(request), found))
+        found = found.of_users(filters.user_ids_for(request, _staff(request), found))
     if asked.network:
         if network_of(asked.network) is None:
             raise unprocessable("network", "an address or a network, such as 198.51.100.0/24")
@@ -234,7 +234,7 @@ def end_sessions(request: Any, body: EndSessions) -> Any:
     _require(rules().may_end(request.user), ENDING)
     ids = list(dict.fromkeys(body.ids))
     found = _look_up(request, [each.sid for each in online.find(ids, follow=True)])
-    if own_sessions.has_others(request, found):
+    if own_sessions.include_other_own(request, found):
         ask_again(request)
     sids, ended = request.sessions_admin.end_found(request, found, body.message)
     of_ended, of_found = {each.sid for each in ended}, {each.sid for each in found}
@@ -263,7 +263,7 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     """
     _require(rules().may_end(request.user), ENDING)
     session = _session(request, id, follow=True)
-    if own_sessions.has_others(request, [session]):
+    if own_sessions.include_other_own(request, [session]):
         ask_again(request)
     sids, ended = request.sessions_admin.end_found(request, [session], asked.message)
     _require(sids, "You may not end this session.")
@@ -279,7 +279,7 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
     The administrator's present one goes on. Needs the permission `end_onlinesession`.
     """
     _require(rules().may_end(request.user), ENDING)
-    if own_sessions.has_others_matching(request, _visible(request).of_users([id])):
+    if own_sessions.match_other_own(request, _visible(request).of_users([id])):
         ask_again(request)
     ended = request.sessions_admin.end_of_user(request, id, asked.message)
     return {"ended": len(ended), "may_return": ended.may_return}
@@ -355,7 +355,7 @@ def unblock_user(request: Any, id: Path[UserId]) -> None:
     _require(rules().may_block(request.user), BLOCKING)
     user = _user(id)
     _require(_may_block(request, user), "You may not lift the block of this user.")
-    if not blocking.lift(request, user):
+    if not blocking.lift_block(request, user):
         raise Problem(404, NO_BLOCK)
 
 

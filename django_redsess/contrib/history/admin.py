@@ -185,7 +185,7 @@ class SignInAdmin(pages.ListAdmin):
         """Redirect to the history of the user, or to the page of the sign-in: that has no history of its own."""
         row: Any = self.get_object(request, unquote(object_id))
         if row is None or not self.has_view_permission(request, row):
-            return self.to_list()
+            return self.redirect_to_list()
         user = visible_users(request, self.admin_site, {str(row.user_id)}).get(str(row.user_id))
         url = pages.admin_url(user, self.admin_site, "history") if user is not None else ""
         return HttpResponseRedirect(url or pages.admin_url(row, self.admin_site))
@@ -202,7 +202,7 @@ class SignInAdmin(pages.ListAdmin):
         if len(term) > SEARCH_MAX:
             return queryset.none(), False
         text = gettext("More than %(limit)d users match. The sign-ins of the first %(limit)d are listed.")
-        user_ids = shared_filters.first_ids(request, found_users(request, self.admin_site, term), text)
+        user_ids = shared_filters.first_user_ids(request, found_users(request, self.admin_site, term), text)
         request.redsess_found = user_ids  # type: ignore[attr-defined]
         return of_users(queryset, user_ids), False
 
@@ -224,7 +224,7 @@ class SignInAdmin(pages.ListAdmin):
     def who(self, row: Any) -> str:
         """Name the user, with a link to all sign-ins of this user."""
         name = format_html("<bdi>{}</bdi>", name_among(row.users, str(row.user_id)))
-        return pages.link(url_of(self.admin_site, str(row.user_id)), name)
+        return pages.link_html(url_of(self.admin_site, str(row.user_id)), name)
 
     @admin.display(description=gettext_lazy("signed in"))
     def signed_in(self, row: Any) -> str:
@@ -246,16 +246,16 @@ class SignInAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("signed in"))
     def signed_in_at(self, row: Any) -> str:
-        return pages.moment(row.created_at)
+        return pages.moment_html(row.created_at)
 
     @admin.display(description=gettext_lazy("last seen"))
     def seen_at(self, row: Any) -> str:
-        return pages.moment(row.past.last_seen_at) if row.past.last_seen_at else "-"
+        return pages.moment_html(row.past.last_seen_at) if row.past.last_seen_at else "-"
 
     @admin.display(description=gettext_lazy("ended"))
     def end(self, row: Any) -> str:
         """Show when the session has ended, why, and by whom: what the page of a sign-in has."""
-        end = pages.end_html(row.past, row.live_url, pages.moment)
+        end = pages.end_html(row.past, row.live_url, pages.moment_html)
         return end if row.past.ended_at is None else format_html("{}<br>{}", end, self._how_ended(row))
 
     @admin.display(description=gettext_lazy("message to the user"))
@@ -267,7 +267,7 @@ class SignInAdmin(pages.ListAdmin):
         """Show the browser, whether the device was new, and the address as a link to all sign-ins from it."""
         link = ""
         if row.address:
-            link = pages.link(self._url_of_list({SEARCH_VAR: row.address}), pages.address_html(row.address))
+            link = pages.link_html(self._url_of_list({SEARCH_VAR: row.address}), pages.address_html(row.address))
         return format_html("<div>{}</div>", pages.sender_html(row.past, link))
 
     def name_users(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
@@ -290,7 +290,7 @@ class SignInAdmin(pages.ListAdmin):
         """Say why the session has ended, and by whom, with a link to all that this person has ended."""
         name = format_html("<bdi>{}</bdi>", name_among(row.users, row.by))
         if row.by != str(row.user_id):
-            name = pages.link(self._url_of_list({filters.ENDED_BY: row.by}), name)
+            name = pages.link_html(self._url_of_list({filters.ENDED_BY: row.by}), name)
         return pages.how_ended_html(row.past, name)
 
     def _enders(self, request: HttpRequest, user_ids: Collection[str]) -> SafeString:
@@ -305,8 +305,8 @@ class SignInAdmin(pages.ListAdmin):
         for user_id, count in counts.most_common(ENDERS_SHOWN):
             if user_id in users:
                 name = format_html("<bdi>{}</bdi>", name_among(users, user_id))
-                shown = pages.filled(text, name=name, count=pages.shown_number(count))
-                links.append((pages.link(self._url_of_list({filters.ENDED_BY: user_id}), shown),))
+                shown = pages.fill_html(text, name=name, count=pages.shown_number(count))
+                links.append((pages.link_html(self._url_of_list({filters.ENDED_BY: user_id}), shown),))
         return format_html_join(" · ", "{}", links)
 
     def _url_of_list(self, query: dict[str, str]) -> str:
@@ -327,7 +327,7 @@ class SignInAdmin(pages.ListAdmin):
         others = {filters.WHEN, filters.SINCE, filters.UNTIL, PAGE_VAR, ERROR_FLAG}
         return {
             "title": title % {"count": pages.shown_number(count)},
-            "chosen": shared_filters.chosen(changelist),
+            "chosen": shared_filters.selected_choices(changelist),
             "enders": self._enders(request, getattr(request, "redsess_found", user_ids)),
             "zone": timezone.get_current_timezone_name(),
             "has_more": has_more,
@@ -344,7 +344,7 @@ class SignInAdmin(pages.ListAdmin):
         sessions = self.admin_site._registry.get(OnlineSession)
         if sessions is None or not sessions.has_view_permission(request):
             return ""
-        return pages.url_of("changelist", self.admin_site, query={pages.USER: user_id})
+        return pages.sessions_url("changelist", self.admin_site, query={pages.USER: user_id})
 
     def _search_help(self, request: HttpRequest) -> str:
         text = gettext("Search by address, network (198.51.100) or user (%(fields)s)")

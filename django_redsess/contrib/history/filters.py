@@ -226,7 +226,7 @@ class DeviceFilter(SimpleListFilter):
 class SignInUserFilter(filters.UserFilter):
     """Sign-ins of some users. Links lead here."""
 
-    def known(self, changelist: ChangeList) -> dict[str, Any]:
+    def users_to_name(self, changelist: ChangeList) -> dict[str, Any]:
         return self.named
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
