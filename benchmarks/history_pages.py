@@ -101,7 +101,7 @@ def _filled(rows: int) -> tuple[Client, dict[str, str]]:
     from django.db import connection
 
     from django_redsess.contrib.history.models import SignIn, who_ended
-    from django_redsess.online.user_agents import browser_and_system
+    from django_redsess.online.browsers import browser_and_system
     from django_redsess.signals import Reason
     from testproject import people
 

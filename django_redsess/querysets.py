@@ -23,9 +23,8 @@ from django.db.models import Model, Q, QuerySet
 from django_redsess import online, viewed
 from django_redsess.online.cursor import Place
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, SessionFilter, rows_end, seconds_of_active
-from django_redsess.online.searching import LookedThrough, Matching
+from django_redsess.online.searching import ClientMatcher, LookedThrough, Matching
 from django_redsess.online.server_time import server_time
-from django_redsess.online.user_agents import Wanted
 from django_redsess.session.address_index import named_network, network_of
 
 if TYPE_CHECKING:
@@ -576,7 +575,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
     def _found(self) -> list[online.Session]:
         user_ids, guests, active_seconds, *_ = self.session_filter
         # Guests' sessions, and those of users.
-        wanted, is_listed = Wanted(self.session_filter), (bool(guests), guests != "only")
+        wanted, is_listed = ClientMatcher(self.session_filter), (bool(guests), guests != "only")
         since = datetime.min.replace(tzinfo=UTC)
         if active_seconds is not None:
             since = server_time() - timedelta(seconds=active_seconds)
@@ -584,7 +583,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
             session
             for session in online.find(self._named or ())
             if session.last_seen_at >= since
-            and wanted.has(session.address, session.user_agent)
+            and wanted.matches(session.address, session.user_agent)
             and (session.user_id in user_ids if user_ids is not None else is_listed[session.created_at is not None])
         ]
         place = partial(online.place_of, by_seen=self.by_seen)

@@ -26,8 +26,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django_redsess import online, sign_in_source
 from django_redsess.accounts import reauthentication
 from django_redsess.accounts.time_zone import in_zone_of
-from django_redsess.online import labels, places
-from django_redsess.online.device_icons import device_icon
+from django_redsess.online import places
+from django_redsess.online.browsers import device_icon, device_name
 from django_redsess.online.labels import in_our_language, when
 from django_redsess.permissions import is_own
 from django_redsess.session import user_limit
@@ -260,4 +260,4 @@ def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
 
 
 def _device_of(session: online.Session | sign_in_source.PastSignIn) -> str:
-    return labels.device_name(session.user_agent) or gettext("Unknown device")
+    return device_name(session.user_agent) or gettext("Unknown device")

@@ -28,6 +28,7 @@ from django_redsess.admin.users import deactivate_user
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
+from django_redsess.online.browsers import browser_name
 from django_redsess.online.ending import BulkEnding, least, too_few
 from django_redsess.online.listing import SIDS_MAX
 from django_redsess.online.server_time import server_time
@@ -306,7 +307,7 @@ def ended_text(ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession] 
     Names are as the list shows them. ``rows`` are the sessions by sid: if one has ended, it says of which browser.
     """
     if len(ended) == 1 and (row := (rows or {}).get(ended[0].sid)) is not None:
-        client = ", ".join(filter(None, (labels.browser_name(row.user_agent), row.address)))
+        client = ", ".join(filter(None, (browser_name(row.user_agent), row.address)))
         if client:
             text = gettext("The session of a guest was ended: %(client)s.")
             if row.user_id:

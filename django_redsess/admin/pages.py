@@ -36,7 +36,7 @@ from django.utils.translation import gettext, gettext_lazy
 from django_redsess import viewed
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
-from django_redsess.online.device_icons import device_icon
+from django_redsess.online.browsers import browser_name, device_icon
 from django_redsess.online.labels import exactly, shortly, when
 from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
@@ -222,7 +222,7 @@ def address_html(address: str) -> SafeString:
 
 def client_html(user_agent: str) -> SafeString:
     """Return browser and system as HTML, with a picture of the kind of device. Nothing for ``""``."""
-    return format_html("{}{}", device_icon(user_agent), labels.browser_name(user_agent))
+    return format_html("{}{}", device_icon(user_agent), browser_name(user_agent))
 
 
 def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:

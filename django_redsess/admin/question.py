@@ -21,6 +21,7 @@ from django_redsess.admin.rules import CHECKED_MAX, RulesAdmin
 from django_redsess.admin.users import may_change_users, visible_users
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
+from django_redsess.online.browsers import browser_name
 from django_redsess.online.labels import when
 from django_redsess.online.listing import SIDS_MAX
 from django_redsess.permissions import rules
@@ -250,7 +251,7 @@ def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
 
 
 def _browser_of(session: OnlineSession) -> str:
-    name = labels.browser_name(session.user_agent)
+    name = browser_name(session.user_agent)
     return name if session.address else labels.stored(name)
 
 

@@ -28,7 +28,7 @@ from django_redsess.admin.users import limit_of_user, recent_sign_ins, sign_ins_
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
-from django_redsess.online.device_icons import device_icon
+from django_redsess.online.browsers import browser_name, device_icon
 from django_redsess.online.labels import when
 from django_redsess.online.listing import rounded_size
 from django_redsess.permissions import rules
@@ -271,7 +271,7 @@ class SessionPageAdmin(EndingAdmin):
         )
 
     def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
-        browser, end = labels.stored(labels.browser_name(other.user_agent)), ""
+        browser, end = labels.stored(browser_name(other.user_agent)), ""
         icon, own = device_icon(other.user_agent), pages.own_mark_html(other)
         page = pages.link_html(page_url(request, self.admin_site, other.sid), browser)
         where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link_html(other, self.admin_site))

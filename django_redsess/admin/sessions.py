@@ -39,10 +39,10 @@ from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
+from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
 from django_redsess.online.listing import SessionFilter
 from django_redsess.online.samples import Present
-from django_redsess.online.user_agents import BROWSERS
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.address_index import network_of
@@ -63,7 +63,7 @@ class _Labelled(NamedTuple):
 def _describe(rows: Iterable[OnlineSession]) -> None:
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
-        browser = Truncator(labels.browser_name(row.user_agent)).chars(BROWSER_MAX)
+        browser = Truncator(browser_name(row.user_agent)).chars(BROWSER_MAX)
         row.described = ", ".join(filter(None, (browser, row.address)))
         # A user may have two sessions in the same browser: they are numbered.
         same = (str(row), row.described)

@@ -50,6 +50,7 @@ from django_redsess.admin.pages import (
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
+from django_redsess.online.browsers import browser_name
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.labels import shortly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
@@ -196,7 +197,7 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_so
     text = gettext("Last signed in %(time)s, with %(browser)s.")
     if last.address:
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
-    browser = labels.stored(labels.browser_name(last.user_agent))
+    browser = labels.stored(browser_name(last.user_agent))
     address = address_html(last.address) + place_html(last.place)
     parts = [fill_html(text, time=moment_html(last.created_at), address=address, browser=browser)]
     if last.ended_at:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django_redsess.online import places
-from django_redsess.online.labels import browser_name
+from django_redsess.online.browsers import browser_name
 from django_redsess.online.listing import Session
 from django_redsess.session.blocks import Block
 

@@ -1,4 +1,4 @@
-"""How sessions are shown: browsers, times and untrusted text, and the pages' language."""
+"""How sessions are shown: times and untrusted text, and the pages' language."""
 
 from __future__ import annotations
 
@@ -15,55 +15,9 @@ from django.utils.translation import get_language, gettext, ngettext, npgettext,
 from django.utils.translation.trans_real import translation
 
 from django_redsess.conf import conf
-from django_redsess.online import user_agents
 from django_redsess.online.ending import too_few
 from django_redsess.online.server_time import known_server_time
 from django_redsess.session.blocks import Block
-
-
-def browser_name(user_agent: str) -> str:
-    """
-    Return the names of browser and system, such as "Firefox 145 on Linux" or "Safari 26 on iPhone".
-
-    Returns ``user_agent`` itself if ua-parser does not know the browser, or is not installed (extra ``browsers``).
-    """
-    try:
-        from ua_parser import parse
-    except ImportError:
-        return user_agent
-    known = parse(user_agent)
-    if known.user_agent is None:
-        return user_agent
-    # The device says whether it is mobile: "Mobile Safari on iPhone" would say it twice.
-    family = known.user_agent.family.removeprefix("Mobile ").removesuffix(" iOS").removesuffix(" Mobile")
-    browser = " ".join(filter(None, (family, known.user_agent.major)))
-    if known.os is None:
-        return browser
-    # As the filters name it, and its maker.
-    system = user_agents.apple_device_of(user_agent) or known.os.family.replace("Mac OS X", "macOS")
-    return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
-
-
-def known_client(user_agent: str) -> str:
-    """
-    Return browser and system without versions, such as "Safari on iPhone". ``""`` if neither is one of ours.
-
-    All other names come from the user agent itself: they are words of whoever has sent it.
-    """
-    browser = user_agents.browser_of(user_agent)
-    system = user_agents.apple_device_of(user_agent) or user_agents.system_of(user_agent)
-    if browser and system:
-        return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
-    return browser or system
-
-
-def device_name(user_agent: str) -> str:
-    """
-    Return what users call a device: "Safari on iPhone"; of a program that we do not know, its name. ``""`` for neither.
-
-    It is for the user's own pages. The name of a program is a word of whoever has sent it: see :func:`known_client`.
-    """
-    return known_client(user_agent) or user_agents.program_of(user_agent)
 
 
 def stored(text: str) -> str:

@@ -10,19 +10,22 @@ read whole and decrypted.
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from ipaddress import ip_network
 from itertools import islice
 from typing import Any
 
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.online import listing
+from django_redsess.online.browsers import is_browser, is_system
 from django_redsess.online.listing import Lists, Session, SessionFilter
-from django_redsess.online.user_agents import Wanted
 from django_redsess.session import reading
 from django_redsess.session.address_index import Network, named_network
+from django_redsess.session.compression import unpacked_client
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import packing, scripts
@@ -117,6 +120,63 @@ class AddressLists:
             latest = max(latest, found[-1])
 
 
+PACKED_CLIENT_MAX = 400
+"""No client part is longer: a user agent has 256 bytes at most."""
+
+IPV4_BYTES, IPV6_BYTES = 4, 16
+
+
+class ClientMatcher:
+    """
+    The network, the browser and the system that a search asks for.
+
+    Raises ValueError if the filter's network is none.
+    """
+
+    def __init__(self, session_filter: SessionFilter) -> None:
+        self.network = None if session_filter.network is None else named_network(session_filter.network)
+        self.browser, self.system = session_filter.browser, session_filter.system
+        if self.network is not None:
+            network = ip_network(self.network.text)
+            self._address_bytes = network.max_prefixlen // 8
+            self._shift = network.max_prefixlen - network.prefixlen
+            self._begin = int(network.network_address) >> self._shift
+        # Of each user agent, as packed: whether it is asked for. No packed one is the beginning of another.
+        self._agents: dict[bytes, bool] = {}
+
+    def matches(self, address: str, user_agent: str) -> bool:
+        """Tell whether a session of this sender is asked for."""
+        return (self.network is None or self.network.has(address)) and self._has_agent(user_agent)
+
+    def matches_packed(self, client: bytes) -> bool:
+        """
+        Tell whether a session with this client part is asked for. See :attr:`Record.client_packed`.
+
+        It may be that of a forged record: False if it can't be unpacked.
+        """
+        if not client or len(client) > PACKED_CLIENT_MAX:
+            return False
+        # Most are told apart by this. But a user agent may end in these bytes by chance.
+        if self.network and int.from_bytes(client[-self._address_bytes :], "big") >> self._shift != self._begin:
+            return False
+        for length in (IPV4_BYTES, IPV6_BYTES, 0):
+            has_agent = self._agents.get(client[: len(client) - length])
+            if has_agent is not None:
+                return has_agent and (self.network is None or length == self._address_bytes)
+        try:
+            address, user_agent = unpacked_client(client)
+        except (ValueError, OSError, zlib.error):
+            return False
+        length = (IPV6_BYTES if ":" in address else IPV4_BYTES) if address else 0
+        has_agent = self._agents[client[: len(client) - length]] = self._has_agent(user_agent)
+        return has_agent and (self.network is None or length == self._address_bytes)
+
+    def _has_agent(self, user_agent: str) -> bool:
+        return (self.browser is None or is_browser(user_agent, self.browser)) and (
+            self.system is None or is_system(user_agent, self.system)
+        )
+
+
 SCAN_LIMIT, LOOKED_AT_ONCE = 10_000, 5_000
 """A search looks through so many sessions, and so many at once: the newest, by sign-in or by last seen."""
 
@@ -153,7 +213,7 @@ class Matching:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: ClientMatcher,
         sids: Sequence[str],
         looked_through: LookedThrough | None = None,
         lists: AddressLists | None = None,
@@ -186,7 +246,7 @@ class Matching:
     def _read(self, sids: Sequence[str]) -> Steps[list[Session]]:
         found = listing.sessions_of((yield from listing.find(sids, due_too=True)))
         # A session may have got another address or browser since the search.
-        return [session for session in found if self.wanted.has(session.address, session.user_agent)]
+        return [session for session in found if self.wanted.matches(session.address, session.user_agent)]
 
 
 def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[Matching]:
@@ -195,7 +255,7 @@ def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[M
 
     First ends up to 200 due sessions of each partition. Raises ValueError if the filter's network is none.
     """
-    wanted, base = Wanted(session_filter), session_filter.of_any_client
+    wanted, base = ClientMatcher(session_filter), session_filter.of_any_client
     by_seen = by_seen or base.only_by_seen
     if wanted.network is not None and has_index(base):
         lists = yield from AddressLists.read(base, wanted.network)
@@ -223,7 +283,7 @@ def range_of(session_filter: SessionFilter) -> Network | None:
 
 
 def _in_network(
-    session_filter: SessionFilter, wanted: Wanted, lists: AddressLists, *, by_seen: bool
+    session_filter: SessionFilter, wanted: ClientMatcher, lists: AddressLists, *, by_seen: bool
 ) -> Steps[Matching]:
     """Find the sessions that match among those of a network, which are not too many."""
     base, since = session_filter.of_any_client, None
@@ -258,7 +318,7 @@ def _newest_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[
     return listing.sids_of(entries), total <= len(entries)
 
 
-def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> Steps[tuple[list[str], int]]:
+def _look_through(sids: Sequence[str], wanted: ClientMatcher, base: SessionFilter) -> Steps[tuple[list[str], int]]:
     """Return those of ``sids`` that match, and how many were looked through: fewer if it takes too long."""
     matches, looked, unusable, until = list[str](), 0, 0, monotonic() + LOOKED_SECONDS
     for start in range(0, len(sids), LOOKED_AT_ONCE):
@@ -288,7 +348,7 @@ def _look_through(sids: Sequence[str], wanted: Wanted, base: SessionFilter) -> S
 
 
 def _likely(
-    records: Mapping[str, bytes], wanted: Wanted, until: float, *, cut_to: int | None
+    records: Mapping[str, bytes], wanted: ClientMatcher, until: float, *, cut_to: int | None
 ) -> tuple[dict[str, bytes], int]:
     """
     Return those of ``records`` that match by what they say, and how many were looked at: at least the first few.
@@ -308,7 +368,7 @@ def _likely(
             # It is counted when it is checked.
             found[sid] = record
             continue
-        if wanted.has_packed(client):
+        if wanted.matches_packed(client):
             found[sid] = record
     return found, len(records)
 

@@ -4,18 +4,19 @@ import zlib
 
 import pytest
 
-from django_redsess.online.device_icons import device_icon
-from django_redsess.online.labels import browser_name, known_client
-from django_redsess.online.listing import SessionFilter
-from django_redsess.online.user_agents import (
+from django_redsess.online.browsers import (
     BROWSERS,
     SYSTEMS,
-    Wanted,
+    browser_name,
+    device_icon,
     device_kind_of,
     is_browser,
     is_system,
+    known_client,
     system_of,
 )
+from django_redsess.online.listing import SessionFilter
+from django_redsess.online.searching import ClientMatcher
 from tests.helpers.store import AGENTS, WINDOW_BITS, Client, client_packed
 
 pytestmark = pytest.mark.unit
@@ -81,18 +82,18 @@ ADDRESSES = ["", "198.51.100.7", "198.51.101.7", "2001:db8::7", "2001:db8:1::c63
 def test_packed_clients_are_told_as_unpacked_ones(network: str | None, asked: dict[str, str]) -> None:
     if network is None and not asked:
         asked = {"browser": "Firefox"}
-    wanted = Wanted(SessionFilter(network=network, **asked))
+    wanted = ClientMatcher(SessionFilter(network=network, **asked))
     for agent in (*KNOWN, CHROME):
         for address in ADDRESSES:
             packed = client_packed(Client(address, agent))
-            assert wanted.has_packed(packed) == wanted.has(address, agent), (address, agent)
+            assert wanted.matches_packed(packed) == wanted.matches(address, agent), (address, agent)
 
 
 def test_forged_clients_match_nothing_and_raise_nothing() -> None:
     whole = client_packed(Client("198.51.100.7", CHROME))
-    for wanted in (Wanted(SessionFilter(browser="Chrome")), Wanted(SessionFilter(system="Windows"))):
+    for wanted in (ClientMatcher(SessionFilter(browser="Chrome")), ClientMatcher(SessionFilter(system="Windows"))):
         for forged in (b"\xff", b"\0", whole[1:], whole[:4], whole + b"123", bytes(1000), b"7" * 40, inflating()):
-            assert not wanted.has_packed(forged)
+            assert not wanted.matches_packed(forged)
 
 
 def inflating() -> bytes:

@@ -18,8 +18,8 @@ from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, Sign
 from django_redsess.contrib.api.visible import visible_page
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED, SignIn
+from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.fields import sign_ins_described
-from django_redsess.online.user_agents import BROWSERS, SYSTEMS
 from django_redsess.permissions import rules
 
 CHOICES = {

@@ -36,6 +36,7 @@ from django_redsess.conf import conf
 from django_redsess.contrib.history.database import short_waits
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.online import labels, places
+from django_redsess.online.browsers import known_client
 
 SECONDS_MAX = 5
 """How long a mail server may keep the process that has answered the sign-in, by Django's backend for SMTP."""
@@ -100,7 +101,7 @@ def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMult
             "sign_in": sign_in,
             "site": site,
             "at": labels.exactly(sign_in.created_at),
-            "browser": labels.known_client(sign_in.user_agent),
+            "browser": known_client(sign_in.user_agent),
             "place": places.by_address([sign_in.address]).get(sign_in.address, ""),
             "sessions_url": _url(root, sessions),
             "password_url": _url(root, password),

@@ -23,7 +23,7 @@ from django_redsess.contrib.history import devices
 from django_redsess.contrib.history.database import write
 from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, BlockCopy, SignIn, who_ended
 from django_redsess.contrib.history.signals import new_device
-from django_redsess.online import user_agents
+from django_redsess.online import browsers
 from django_redsess.querysets import user_key
 from django_redsess.session.address_index import score_of
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
@@ -170,7 +170,7 @@ def row_of_beginning(user_key: Any, created_at: datetime, address: str, user_age
         last_seen_at=stored(created_at),
         address=address,
         address_score=score_of(address),
-        client=user_agents.browser_and_system(user_agent),
+        client=browsers.browser_and_system(user_agent),
         user_agent=user_agent,
     )
 

@@ -34,6 +34,7 @@ from django_redsess.management.terminal import (
     user_named,
 )
 from django_redsess.online import Session, fields, labels
+from django_redsess.online.browsers import browser_name
 from django_redsess.online.export import Record, csv_row, record_of
 from django_redsess.online.labels import printable
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_end, seconds_of_active
@@ -88,7 +89,7 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
         "last seen": ago.replace("\xa0", " "),
         "expires": _time(session.expires_at),
         "address": printable(labels.stored(session.address)),
-        "browser": printable(labels.stored(labels.browser_name(session.user_agent))),
+        "browser": printable(labels.stored(browser_name(session.user_agent))),
         "size": filesizeformat(session.size).replace("\xa0", " ") if session.size else "",
         "newest item": printable(session.newest_item),
         "id": printable(session.sid),

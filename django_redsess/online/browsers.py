@@ -1,15 +1,14 @@
-"""Browsers and operating systems as searches name them, and what a search asks of the sender of the last request."""
+"""Browsers, operating systems and devices: as searches name them, and as pages show them."""
 
 from __future__ import annotations
 
 import re
-import zlib
 from functools import lru_cache
-from ipaddress import ip_network
 
-from django_redsess.online.listing import SessionFilter
-from django_redsess.session.address_index import named_network
-from django_redsess.session.compression import unpacked_client
+from django.utils.functional import Promise
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext, pgettext_lazy
 
 BROWSERS = ("Chrome", "Edge", "Firefox", "Safari", "Opera", "Samsung Internet")
 """The browsers that lists offer as a filter."""
@@ -96,11 +95,11 @@ def is_system(user_agent: str, system: str) -> bool:
 @lru_cache(maxsize=4096)
 def browser_and_system(user_agent: str) -> str:
     """Return browser and system without versions, such as "Firefox on Windows". ``""`` if neither is known."""
-    browser, system = browser_of(user_agent), system_of(user_agent)
+    browser, system = known_browser_of(user_agent), system_of(user_agent)
     return f"{browser} on {system}" if browser and system else browser or system
 
 
-def browser_of(user_agent: str) -> str:
+def known_browser_of(user_agent: str) -> str:
     """Return which of ``BROWSERS`` has sent ``user_agent``. ``""`` for another one."""
     lower = {name.lower(): name for name in BROWSERS}
     return next((lower[name] for each in _names_of(user_agent) if (name := each.rstrip(" 0123456789")) in lower), "")
@@ -121,58 +120,72 @@ def _names_of(user_agent: str) -> tuple[str, ...]:
     return tuple(f"{name} {version}".strip().lower() for name in names if name)
 
 
-PACKED_MAX = 400
-"""No client part is longer: a user agent has 256 bytes at most."""
-
-IPV4_BYTES, IPV6_BYTES = 4, 16
-
-
-class Wanted:
+def browser_name(user_agent: str) -> str:
     """
-    The network, the browser and the system that a search asks for.
+    Return the names of browser and system, such as "Firefox 145 on Linux" or "Safari 26 on iPhone".
 
-    Raises ValueError if the filter's network is none.
+    Returns ``user_agent`` itself if ua-parser does not know the browser, or is not installed (extra ``browsers``).
     """
+    try:
+        from ua_parser import parse
+    except ImportError:
+        return user_agent
+    known = parse(user_agent)
+    if known.user_agent is None:
+        return user_agent
+    # The device says whether it is mobile: "Mobile Safari on iPhone" would say it twice.
+    family = known.user_agent.family.removeprefix("Mobile ").removesuffix(" iOS").removesuffix(" Mobile")
+    browser = " ".join(filter(None, (family, known.user_agent.major)))
+    if known.os is None:
+        return browser
+    # As the filters name it, and its maker.
+    system = apple_device_of(user_agent) or known.os.family.replace("Mac OS X", "macOS")
+    return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
 
-    def __init__(self, session_filter: SessionFilter) -> None:
-        self.network = None if session_filter.network is None else named_network(session_filter.network)
-        self.browser, self.system = session_filter.browser, session_filter.system
-        if self.network is not None:
-            network = ip_network(self.network.text)
-            self._address_bytes = network.max_prefixlen // 8
-            self._shift = network.max_prefixlen - network.prefixlen
-            self._begin = int(network.network_address) >> self._shift
-        # Of each user agent, as packed: whether it is asked for. No packed one is the beginning of another.
-        self._agents: dict[bytes, bool] = {}
 
-    def has(self, address: str, user_agent: str) -> bool:
-        """Tell whether a session of this sender is asked for."""
-        return (self.network is None or self.network.has(address)) and self._has_agent(user_agent)
+def known_client(user_agent: str) -> str:
+    """
+    Return browser and system without versions, such as "Safari on iPhone". ``""`` if neither is one of ours.
 
-    def has_packed(self, client: bytes) -> bool:
-        """
-        Tell whether a session with this client part is asked for. See :attr:`Record.client_packed`.
+    All other names come from the user agent itself: they are words of whoever has sent it.
+    """
+    browser = known_browser_of(user_agent)
+    system = apple_device_of(user_agent) or system_of(user_agent)
+    if browser and system:
+        return gettext("%(browser)s on %(system)s") % {"browser": browser, "system": system}
+    return browser or system
 
-        It may be that of a forged record: False if it can't be unpacked.
-        """
-        if not client or len(client) > PACKED_MAX:
-            return False
-        # Most are told apart by this. But a user agent may end in these bytes by chance.
-        if self.network and int.from_bytes(client[-self._address_bytes :], "big") >> self._shift != self._begin:
-            return False
-        for length in (IPV4_BYTES, IPV6_BYTES, 0):
-            has_agent = self._agents.get(client[: len(client) - length])
-            if has_agent is not None:
-                return has_agent and (self.network is None or length == self._address_bytes)
-        try:
-            address, user_agent = unpacked_client(client)
-        except (ValueError, OSError, zlib.error):
-            return False
-        length = (IPV6_BYTES if ":" in address else IPV4_BYTES) if address else 0
-        has_agent = self._agents[client[: len(client) - length]] = self._has_agent(user_agent)
-        return has_agent and (self.network is None or length == self._address_bytes)
 
-    def _has_agent(self, user_agent: str) -> bool:
-        return (self.browser is None or is_browser(user_agent, self.browser)) and (
-            self.system is None or is_system(user_agent, self.system)
-        )
+def device_name(user_agent: str) -> str:
+    """
+    Return what users call a device: "Safari on iPhone"; of a program that we do not know, its name. ``""`` for neither.
+
+    It is for the user's own pages. The name of a program is a word of whoever has sent it: see :func:`known_client`.
+    """
+    return known_client(user_agent) or program_of(user_agent)
+
+
+_DEVICE_NAMES: dict[str, Promise] = {
+    "phone": pgettext_lazy("a device", "Phone"),
+    "tablet": pgettext_lazy("a device", "Tablet"),
+    "desktop": pgettext_lazy("a device", "Computer"),
+}
+# In a square of 16. Lines have the colour of the text beside them.
+_DEVICE_SHAPES = {
+    "phone": SafeString('<rect x="4.5" y="1.5" width="7" height="13" rx="1.5"/><path d="M7 12.5h2"/>'),
+    "tablet": SafeString('<rect x="2.5" y="1.5" width="11" height="13" rx="1.5"/><path d="M7 12.5h2"/>'),
+    "desktop": SafeString('<rect x="1.5" y="2.5" width="13" height="8.5" rx="1"/><path d="M8 11v2.5M5 13.5h6"/>'),
+}
+
+
+def device_icon(user_agent: str) -> SafeString:
+    """Return a picture of the kind of device that ``user_agent`` names, as HTML. Nothing if it names none."""
+    kind = device_kind_of(user_agent)
+    if not kind:
+        return SafeString()
+    return format_html(
+        '<svg class="redsess-device" role="img" aria-label="{}" width="16" height="16" viewBox="0 0 16 16" fill="none" '
+        'stroke="currentColor">{}</svg> ',
+        _DEVICE_NAMES[kind],
+        _DEVICE_SHAPES[kind],
+    )
