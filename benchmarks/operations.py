@@ -269,7 +269,7 @@ class Ours(Side):
 
     def forget(self) -> None:
         for partition in keyspace().partitions:
-            server_of(partition).forget_reads()
+            server_of(partition).invalidate_reads()
 
     def note_sign_in(self, session: Any) -> None:
         session.signed_in()  # As our receiver of Django's signal does.

@@ -35,6 +35,6 @@ class RedsessConfig(AppConfig):
             # A server that tests have started uses their store.
             from django_redsess import testing  # noqa: F401
 
-        observers.choose()
+        observers.choose_observers()
         signals.receive_signals()
         logging.getLogger("django.request").addFilter(not_about_an_outage)

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from django_redis.pool import ConnectionFactory
 
-from django_redsess.transport.cluster_map import Address, Cluster, named
+from django_redsess.transport.cluster_map import Address, Cluster, format_address
 
 __all__ = ["ClusterConnectionFactory"]
 
@@ -45,7 +45,9 @@ class ClusterConnectionFactory(ConnectionFactory):  # type: ignore[misc]
         account, at, _ = parts.netloc.rpartition("@")
 
         def of_node(address: Address) -> Any:
-            return make_pool({**params, "url": parts._replace(netloc=f"{account}{at}{named(address)}").geturl()})
+            return make_pool(
+                {**params, "url": parts._replace(netloc=f"{account}{at}{format_address(address)}").geturl()}
+            )
 
         remap = self.options.get("ADDRESS_REMAP") or None
         return Cluster(start, of_node, import_string(remap) if isinstance(remap, str) else remap)

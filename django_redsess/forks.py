@@ -12,41 +12,41 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 
-class Beginning(Protocol):
-    """What a child begins anew, by ``begin()``."""
+class Resettable(Protocol):
+    """What a child begins anew, by ``reset()``."""
 
-    def begin(self) -> None: ...
-
-
-_known: WeakSet[Any] = WeakSet()
+    def reset(self) -> None: ...
 
 
-def begins_anew(each: Beginning) -> None:
-    """Have ``each.begin()`` called in every child that is forked while ``each`` lives."""
-    _known.add(each)
+_resettables: WeakSet[Any] = WeakSet()
 
 
-def every() -> list[Any]:
+def reset_in_child(each: Resettable) -> None:
+    """Have ``each.reset()`` called in every child that is forked while ``each`` lives."""
+    _resettables.add(each)
+
+
+def resettables() -> list[Any]:
     """Return all that a child begins anew."""
-    return list(_known)
+    return list(_resettables)
 
 
-def _begin() -> None:
-    for each in every():
-        each.begin()
+def _reset_all() -> None:
+    for each in resettables():
+        each.reset()
 
 
-os.register_at_fork(after_in_child=_begin)
+os.register_at_fork(after_in_child=_reset_all)
 
 
 class Lock:
     """A lock, as a context. In a child it is free."""
 
     def __init__(self) -> None:
-        self.begin()
-        begins_anew(self)
+        self.reset()
+        reset_in_child(self)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Take a lock that nobody has."""
         # Looked up now: gevent replaces it.
         self._lock = threading.Lock()

@@ -30,7 +30,7 @@ from django_redsess.transport import attempts, scripts
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.connections import pool, server_of
 from django_redsess.transport.keys import Keyspace, Partition
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from django_redsess.transport.steps import drive, now
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ def _close_all() -> None:
 
 
 def _ask(tag: str, commands: list[tuple[Any, ...]]) -> list[Any]:
-    packed = b"".join(command(*each) for each in commands)
+    packed = b"".join(pack_command(*each) for each in commands)
     return drive(attempts.fetch(pool().of(tag), tag, commands[0][0].lower(), packed, len(commands), len(commands)))
 
 

@@ -13,14 +13,14 @@ from django.conf import settings
 from django.utils import timezone
 
 
-def given(at: datetime, name: str) -> datetime:
+def require_aware(at: datetime, name: str) -> datetime:
     """Return the argument ``name`` as an aware datetime. With ``USE_TZ``, raises ValueError for a naive one."""
     if settings.USE_TZ and timezone.is_naive(at):
         raise ValueError(f"{name} must be an aware datetime.")
-    return aware(at)
+    return to_aware(at)
 
 
-def aware(at: datetime, *, not_before: datetime | None = None) -> datetime:
+def to_aware(at: datetime, *, not_before: datetime | None = None) -> datetime:
     """
     Return ``at`` as an aware datetime: a naive one is in ``TIME_ZONE``.
 
@@ -34,7 +34,7 @@ def aware(at: datetime, *, not_before: datetime | None = None) -> datetime:
     return found if not_before is None or found >= not_before else local.replace(fold=1).astimezone(UTC)
 
 
-def stored(at: datetime) -> datetime:
+def to_column(at: datetime) -> datetime:
     """Return the aware datetime ``at`` as a column of the database has it."""
     return at if settings.USE_TZ else timezone.make_naive(at, timezone.get_default_timezone())
 

@@ -24,8 +24,8 @@ from django_redsess.session import reading
 from django_redsess.session.record import pack, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.packing import command
-from django_redsess.transport.steps import Commands
+from django_redsess.transport.packing import pack_command
+from django_redsess.transport.steps import Pipeline
 
 MINUTE, HOUR, DAY = 60_000, 60 * 60_000, 24 * 60 * 60_000
 """Milliseconds."""
@@ -182,5 +182,5 @@ def _came(curve: Sequence[int]) -> list[int]:
 
 
 def _ask(partition: Partition, *commands: list[Any]) -> list[Any]:
-    packed = b"".join(command(*parts) for parts in commands)
-    return Commands(partition, "past", packed, len(commands), list, len(commands)).run()
+    packed = b"".join(pack_command(*parts) for parts in commands)
+    return Pipeline(partition, "past", packed, len(commands), list, len(commands)).run()

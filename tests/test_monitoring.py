@@ -96,7 +96,7 @@ def test_not_ready_while_sessions_cannot_be_read_and_written(impatient: Server, 
 
 def test_not_ready_with_settings_that_do_not_suit_the_store(settings, new_session) -> None:
     # Other tests have emptied the store, and this process does not know.
-    pool().forget()
+    pool().invalidate()
     new_session()
     with override_settings(REDSESS={**settings.REDSESS, "PARTITIONS": 4}):
         assert ask_ready() == (503, {"ready": False, "cause": "error"})

@@ -62,7 +62,7 @@ def lived_in(history, users) -> dict[str, str]:
     alice, bob = users["alice"], users["bob"]
     here, now = sign_in(alice), datetime.now(UTC)
     sid = sid_of(here)
-    at_end = times.stored(now - timedelta(minutes=30))
+    at_end = times.to_column(now - timedelta(minutes=30))
     row(alice, last_seen_at=at_end, ended_at=at_end, reason="logout")
     online.block(bob, until=timezone.now() + timedelta(hours=1), message="Call us.", by=alice)
     viewed.record(here.session, "lamp")
@@ -118,7 +118,7 @@ _LABELS = ("django_redsess", "redsess_history")
 
 def test_every_page_of_users_works(history, users) -> None:
     here, there = sign_in(users["alice"]), sign_in(users["alice"])
-    row(users["alice"], ended_at=times.stored(datetime.now(UTC)), reason="kicked")
+    row(users["alice"], ended_at=times.to_column(datetime.now(UTC)), reason="kicked")
     for url in urls.urlpatterns:
         path = reverse(f"django_redsess:{url.name}", args=[sid_of(there)] if url.name == "end" else [])
         response = here.get(path) if url.name == "sessions" else here.post(path, follow=True)
@@ -252,7 +252,7 @@ def test_a_naive_time_is_local_and_is_refused_with_time_zones(settings, users) -
     session.save()
     # A visitor's own time zone is for what is shown, and changes nothing that is stored.
     with timezone.override("Asia/Tokyo"):
-        assert times.stored(datetime(2099, 7, 1, 16, tzinfo=UTC)) == at
+        assert times.to_column(datetime(2099, 7, 1, 16, tzinfo=UTC)) == at
         session.save()
     assert online.get(session.sid).expires_at == datetime(2099, 7, 1, 16, tzinfo=UTC)
     settings.USE_TZ = True
@@ -263,7 +263,7 @@ def test_a_naive_time_is_local_and_is_refused_with_time_zones(settings, users) -
 def test_of_an_hour_that_comes_twice_exports_have_the_one_that_can_be(history, users, root) -> None:
     alice, second = users["alice"], FIRST + timedelta(hours=1)
     for created_at in (FIRST - timedelta(minutes=10), second - timedelta(minutes=10)):
-        at = times.stored(created_at + timedelta(minutes=10))
+        at = times.to_column(created_at + timedelta(minutes=10))
         SignIn.objects.create(user=alice, login_ms=int(created_at.timestamp() * 1000), last_seen_at=at, ended_at=at)
     out = StringIO()
     call_command("history", "--export", "alice", "--json", stdout=out)
@@ -291,7 +291,7 @@ def test_a_block_that_ends_in_an_hour_that_comes_twice_is_not_put_back_too_short
         if (at := datetime(2090, 1, 1, 6, 30, tzinfo=UTC) + timedelta(days=day)).astimezone(ZONE).fold
     )
     online.block(users["alice"], until=second)
-    assert BlockCopy.objects.get().until == times.stored(second)
+    assert BlockCopy.objects.get().until == times.to_column(second)
     redis.flushall()
     assert [done for done, _ in restore_blocks()] == [1]
     assert online.block_of(users["alice"]).until == second

@@ -34,10 +34,10 @@ from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.transport import attempts, connections, exchange, packing, scripts
 from django_redsess.transport.clock import Clock
-from django_redsess.transport.cluster_map import Cluster, named
+from django_redsess.transport.cluster_map import Cluster, format_address
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import message_of
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 
 FACTORY = "'CONNECTION_FACTORY': 'django_redsess.cluster.ClusterConnectionFactory'"
 
@@ -85,7 +85,7 @@ def _said_of(pool: Any) -> Iterator[Told]:
 
 
 def _refused(pool: Any) -> list[Told]:
-    commands = [*{*scripts.commands(), *packing.COMMANDS}]
+    commands = [*{*scripts.commands_of_scripts(), *packing.COMMANDS}]
     commands += ["BLPOP"] if pool.cluster is None else ["ASKING"]
     commands += ["WAIT"] if conf.CONFIRM_ENDS is not None else []
     commands += ["SELECT"] if pool.connection_kwargs.get("db") else []
@@ -93,8 +93,8 @@ def _refused(pool: Any) -> list[Told]:
     # The keys of one partition stand for those of all.
     names = [keyspace().agreement.meta, *keyspace().partitions[0].names]
     try:
-        args = scripts.PERMISSIONS.arguments(commands=commands, names=names)
-        refused, keys = attempts.ask(pool, "EVAL", scripts.PERMISSIONS.text, 0, *args)
+        args = scripts.ACL.arguments(commands=commands, names=names)
+        refused, keys = attempts.ask_server(pool, "EVAL", scripts.ACL.text, 0, *args)
     except NoPermissionError as reason:  # Its text names the command and the user.
         message = message_of(reason)
     except ResponseError as reason:
@@ -120,7 +120,7 @@ def _refused(pool: Any) -> list[Told]:
 
 def _evicting(pool: Any) -> list[Told]:
     try:
-        told = force_str(attempts.ask(pool, "INFO", "memory"))
+        told = force_str(attempts.ask_server(pool, "INFO", "memory"))
     except ResponseError:  # The user need not be allowed to run INFO.
         return []
     match = re.search(r"maxmemory_policy:(allkeys-\S+)", told)
@@ -142,11 +142,11 @@ def _forgetting(pool: Any) -> list[Told]:
         return []
     names = [each.blocked for each in keyspace().partitions]
     try:
-        config = _fields(attempts.ask(pool, "CONFIG", "GET", "save", "appendonly"))
-        if config.get("save") or config.get("appendonly") != "no" or not attempts.ask(pool, "EXISTS", *names):
+        config = _fields(attempts.ask_server(pool, "CONFIG", "GET", "save", "appendonly"))
+        if config.get("save") or config.get("appendonly") != "no" or not attempts.ask_server(pool, "EXISTS", *names):
             return []
-        now = pool.clock.learn(attempts.ask(pool, "TIME"))
-        if not any(attempts.ask(pool, "ZCOUNT", name, now, "+inf") for name in names):
+        now = pool.clock.learn(attempts.ask_server(pool, "TIME"))
+        if not any(attempts.ask_server(pool, "ZCOUNT", name, now, "+inf") for name in names):
             return []
     except ResponseError:  # Managed servers hide it.
         return []
@@ -159,7 +159,7 @@ def _forgetting(pool: Any) -> list[Told]:
 
 def _saving(pool: Any) -> list[Told]:
     try:
-        reply = attempts.ask(pool, "CONFIG", "GET", "save", "appendonly")
+        reply = attempts.ask_server(pool, "CONFIG", "GET", "save", "appendonly")
     except (RedisError, OSError):  # Managed servers hide it.
         return []
     config = _fields(reply)
@@ -184,7 +184,7 @@ def every() -> list[Any]:
     primaries: list[Any] = cluster.nodes()
     for primary in primaries if isinstance(cluster, Cluster) else []:
         with suppress(RedisError):
-            ranges = attempts.ask(primary, "CLUSTER", "SLOTS")
+            ranges = attempts.ask_server(primary, "CLUSTER", "SLOTS")
             told = {(force_str(host or ""), port) for _, _, _, *replicas in ranges for host, port, *_ in replicas}
             return [*primaries, *(cluster.at(address, primary) for address in sorted(told))]
     return primaries
@@ -194,7 +194,7 @@ def name_of(pool: Any) -> str:
     """Return host and port of a cluster's node; an empty text for the only server."""
     if pool.cluster is None:
         return ""
-    return named((pool.connection_kwargs["host"], pool.connection_kwargs["port"]))
+    return format_address((pool.connection_kwargs["host"], pool.connection_kwargs["port"]))
 
 
 def hello_of(pool: Any) -> dict[str, str]:
@@ -288,7 +288,7 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
                 wrong = "has the factory for clusters, but its server is no cluster: every request fails."
                 hint = "Remove CONNECTION_FACTORY from its OPTIONS, or name nodes of a cluster."
                 return [problem("W027", f"{name_of_cache()} {wrong}", hint)]
-            attempts.ask(pool, "CLUSTER", "SLOTS")
+            attempts.ask_server(pool, "CLUSTER", "SLOTS")
         except NoPermissionError as reason:  # Its text names the command and the user.
             hint = "On each node, run as an administrator: ACL SETUSER … +cluster|slots."
             return [problem("W023", message_of(reason), hint)]
@@ -301,7 +301,7 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
 
 def _told_by(pool: Any) -> NodeState | None:
     begun = monotonic()
-    questions = command("TIME") + command("CONFIG", "GET", *AGREED, COVERAGE)
+    questions = pack_command("TIME") + pack_command("CONFIG", "GET", *AGREED, COVERAGE)
     try:
         time, config = exchange.send(pool, questions, 2)
     except (RedisError, OSError):

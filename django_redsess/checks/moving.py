@@ -20,7 +20,7 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import reading
 from django_redsess.session.elsewhere import elsewhere
-from django_redsess.times import stored
+from django_redsess.times import to_column
 from django_redsess.transport import packing
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.partitions import ask_each
@@ -57,7 +57,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
     with suppress(DatabaseError, SessionStoreUnavailable):  # The table may not be there.
         # In this order: without rows, nothing is sent, and nothing agreed about the store.
         was_moved = Session.objects.exists() and seconds_since_first_move() is not None
-        if was_moved and Session.objects.filter(expire_date__gt=stored(time_of(reading.time().run()))).exists():
+        if was_moved and Session.objects.filter(expire_date__gt=to_column(time_of(reading.time().run()))).exists():
             message = "Sessions were moved here, but their rows are still in the table of Django's sessions."
             hint = (
                 "Anyone who reads these rows, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as "
@@ -76,7 +76,7 @@ def seconds_since_first_move() -> float | None:
 
         def asking(number: int, at: int) -> bytes:
             now[number] = at
-            return packing.command("HGET", partitions[number].totals, "moved_since")
+            return packing.pack_command("HGET", partitions[number].totals, "moved_since")
 
         found = drive(ask_each("read", partitions, asking, 1))
         return max((now[number] / 1000 - float(since) for number, [since] in enumerate(found) if since), default=None)

@@ -19,7 +19,7 @@ from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
-from django_redsess.transport import attempts, caches, compatibility, connections, counterparts
+from django_redsess.transport import agreement, attempts, caches, connections, counterparts
 from django_redsess.transport.exchange import retries_of
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import has_answered, message_of, words_of
@@ -321,8 +321,8 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
         space = keyspace()
         connections.pool().nodes()
         server = connections.server_of(space.agreement)
-        stored = attempts.ask(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
-        if fault := compatibility.fault_in(space, stored):
+        stored = attempts.ask_server(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
+        if fault := agreement.fault_in(space, stored):
             return [problem(NUMBERS[fault.about], fault.message, fault.hint)]
     return []
 
@@ -400,7 +400,7 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
         pool = connections.pool()
         if not pool.any_node().is_behind_sentinel:
             return []
-        told = force_str(attempts.ask(pool, "INFO", "replication"))
+        told = force_str(attempts.ask_server(pool, "INFO", "replication"))
     except Exception:  # Not known: the server may not run now, or refuse INFO. A wrong entry of CACHES is E004.
         return []
     # The server counts good replicas only if it minds how many there are.

@@ -20,7 +20,7 @@ from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.signals import Reason, ends_are_wanted
 from django_redsess.transport import scripts
 from django_redsess.transport.partitions import on_each, together
-from django_redsess.transport.steps import Call, drive
+from django_redsess.transport.steps import ScriptCall, drive
 from django_redsess.viewed import popularity
 
 BATCH_MAX = 1000
@@ -43,7 +43,7 @@ class Backlog(NamedTuple):
     due_guests: int
 
 
-def count_backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
+def count_backlog(*, sampled: int = 1000) -> list[ScriptCall[Backlog]]:
     """Count all sessions and due sessions of each partition. Guests are counted among ``sampled`` due ones only."""
 
     def read(reply: list[int]) -> Backlog:
@@ -53,7 +53,7 @@ def count_backlog(*, sampled: int = 1000) -> list[Call[Backlog]]:
     return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), read)
 
 
-def next_deadline() -> list[Call[float | None]]:
+def next_deadline() -> list[ScriptCall[float | None]]:
     """Read the seconds until the next deadline of each partition. None if it has no session."""
     return on_each(scripts.NEXT_DEADLINE, (), lambda reply: None if reply is None else reply / 1000)
 
@@ -140,7 +140,7 @@ def tell_totals() -> None:
         return
     found = drive(statistics.read())
     sampled_at = found.sampled_at
-    observers.event(
+    observers.notify_event(
         "store_counted",
         signed_in=found.signed_in,
         guests=found.guests,
@@ -177,7 +177,7 @@ def backlog_of_items(*, limit: int) -> int:
     return max(0, sum(total.items for total in drive(together(popularity.counts(1)))) - limit)
 
 
-def _until_done(calls: list[Call[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
+def _until_done(calls: list[ScriptCall[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
     for call in calls:
         at_once, more = 1, True
         while more and go_on():

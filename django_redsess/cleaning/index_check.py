@@ -15,7 +15,7 @@ from django_redsess.session.record import revision_of, unpack
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.steps import Call, EndedSessions
+from django_redsess.transport.steps import EndedSessions, ScriptCall
 
 ENTRIES_MAX = 200
 """The most entries that one call compares with all other keys."""
@@ -107,7 +107,7 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
         cursor = None
         while cursor != 0:
             args = scripts.SCAN_KEYS.arguments(cursor=cursor or 0, pattern=space.pattern, about=1000)
-            reply: list[Any] = Call(partition, scripts.SCAN_KEYS, (), args, list).run()
+            reply: list[Any] = ScriptCall(partition, scripts.SCAN_KEYS, (), args, list).run()
             cursor = int(reply[0])
             yield from _keys([_text(name) for name in reply[1]], mend=mend)
 
@@ -158,7 +158,7 @@ def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
             some = of_partition[start : start + NAMES_AT_ONCE]
             script = scripts.CHECK_KEYS
             args = script.arguments(mend=mend, names=[_raw(name) for name in some])
-            reply: list[list[bytes]] = Call(partition, script, script.keys(partition), args, list).run()
+            reply: list[list[bytes]] = ScriptCall(partition, script, script.keys(partition), args, list).run()
             faults, too_long = reply
             yield Comparison(len(some), _faults(faults))
             for name in map(_text, too_long):
@@ -168,7 +168,7 @@ def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
 
 def _check(
     partition: Partition, key: str, cursor: int, *, about: int, mend: bool, owner: str | None = None
-) -> Call[Checked]:
+) -> ScriptCall[Checked]:
     """
     Compare some entries of ``key`` with the other keys, from ``cursor`` on. With ``mend``, mend what disagrees.
 
@@ -177,13 +177,13 @@ def _check(
     """
     script = scripts.CHECK_ENTRIES
     args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
-    return Call(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
+    return ScriptCall(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
 
 
-def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> Call[list[Fault]]:
+def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> ScriptCall[list[Fault]]:
     """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, score, sid, …"""
     script = scripts.CHECK_PLACES
-    return Call(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
+    return ScriptCall(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
 
 
 def _next_about(about: int, record_bytes: int) -> int:

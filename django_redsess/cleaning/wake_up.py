@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from django_redsess.cleaning import seconds_to_next
 from django_redsess.clock import monotonic
-from django_redsess.transport.attempts import tell
+from django_redsess.transport.attempts import notify_observers
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import socket_of
@@ -120,7 +120,7 @@ class Waker:
         try:
             is_called = self._connection.read_response() is not None
             self._answer_by = 0.0
-            tell("wait", pool(), self._asked_at, None, "BLPOP")
+            notify_observers("wait", pool(), self._asked_at, None, "BLPOP")
             if not is_called and ends > monotonic():
                 self._ask(ends)
         except RedisError as error:
@@ -142,7 +142,7 @@ class Waker:
 
     def _failed(self, error: RedisError) -> None:
         self.close()
-        tell("wait", pool(), self._asked_at, error, "BLPOP")
+        notify_observers("wait", pool(), self._asked_at, error, "BLPOP")
         if not isinstance(error, UNREACHABLE) and not self._warned:
             self._warned = True
             logger.warning("Can't wait for %s: %s. Earlier deadlines will be noticed late.", self._keys[0], error)

@@ -71,7 +71,7 @@ class Observer(Protocol):
         """Note an event. ``facts`` are numbers and texts; which ones, depends on its ``name``."""
 
 
-class NotMade(NamedTuple):
+class FailedObserver(NamedTuple):
     """Why the observer of this ``path`` could not be made, and what a person can do."""
 
     path: str
@@ -89,16 +89,16 @@ PAUSE_SECONDS, PAUSE_SECONDS_MAX = 60.0, 3600.0
 """How long it is left out at first, and at most: each pause is twice as long as the last one."""
 
 
-class Called:
+class CalledObserver:
     """An observer that is called, and the time that it has taken since it was made or was left out."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self.operation, self.event = observer.operation, observer.event
         self.pause, self.pauses_until = PAUSE_SECONDS, 0.0
-        self._begin_anew()
+        self._reset_measure()
 
-    def _begin_anew(self) -> None:
+    def _reset_measure(self) -> None:
         self.calls, self.seconds, self.excess = 0, 0.0, 0.0
 
     def took(self, seconds: float, now: float) -> None:
@@ -113,19 +113,19 @@ class Called:
         self.pause = min(2 * pause, PAUSE_SECONDS_MAX)
         text = "%s is too slow, and is not called for %.0f s: requests waited for it for %.1f s (calls: %d)."
         logger.warning(text, type(self.observer).__qualname__, pause, self.seconds, self.calls)
-        self._begin_anew()
+        self._reset_measure()
 
 
-chosen: tuple[Called, ...] = ()
+chosen: tuple[CalledObserver, ...] = ()
 """Those that ``REDSESS["OBSERVERS"]`` names, without those that could not be made or have raised."""
 
-not_made: list[NotMade] = []
+not_made: list[FailedObserver] = []
 """Those that could not be made. The site runs without them, and a check tells of them."""
 
 _named: tuple[str, ...] = ()
 
 
-def choose() -> None:
+def choose_observers() -> None:
     """
     Make the observers that the setting names, unless it names the same as before.
 
@@ -137,32 +137,32 @@ def choose() -> None:
     named = tuple(given) if Conf.OBSERVERS.rule.allows(given) else ()
     if named != _named:
         not_made.clear()
-        chosen, _named = tuple(observer for path in named if (observer := _made(path))), named
+        chosen, _named = tuple(observer for path in named if (observer := _make_observer(path))), named
 
 
 def _choose_again(*, setting: str, **kwargs: Any) -> None:
     if setting == "REDSESS":
-        choose()
+        choose_observers()
 
 
 setting_changed.connect(_choose_again)
 
 
-def _made(path: str) -> Called | None:
+def _make_observer(path: str) -> CalledObserver | None:
     try:
-        return Called(import_string(path)())
+        return CalledObserver(import_string(path)())
     except Exception as error:
         package = (getattr(error, "name", None) or "").partition(".")[0] if isinstance(error, ImportError) else ""
         why, hint = f"{type(error).__name__}: {error}", "It must name a class that is made without arguments."
         if package in EXTRAS:
             why = f"the package {package} is missing"
             hint = f"Install it: pip install 'django-redsess[{EXTRAS[package]}]'."
-        not_made.append(NotMade(path, why, hint))
+        not_made.append(FailedObserver(path, why, hint))
         logger.error("The observer %s can't be made, and is left out: %s. %s", path, why, hint)
         return None
 
 
-def operation(name: str, server: Server, seconds: float, error: BaseException | None) -> None:
+def notify_operation(name: str, server: Server, seconds: float, error: BaseException | None) -> None:
     """Tell all observers of an operation."""
     began = monotonic()
     for each in chosen:
@@ -179,7 +179,7 @@ def operation(name: str, server: Server, seconds: float, error: BaseException | 
             each.took(taken, now)
 
 
-def event(name: str, **facts: object) -> None:
+def notify_event(name: str, **facts: object) -> None:
     """Tell all observers of an event."""
     began = monotonic()
     for each in chosen:
@@ -196,7 +196,7 @@ def event(name: str, **facts: object) -> None:
             each.took(taken, now)
 
 
-def _leave_out(failed: Called) -> None:
+def _leave_out(failed: CalledObserver) -> None:
     """Log the present exception, and call the observer no more."""
     global chosen
     chosen = tuple(other for other in chosen if other is not failed)

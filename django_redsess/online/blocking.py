@@ -12,7 +12,7 @@ from django_redsess.session.elsewhere import other_stores
 from django_redsess.session.record import user_of
 from django_redsess.session.store import session_of
 from django_redsess.signals import Reason, note_block, request_answered, user_blocked, user_unblocked
-from django_redsess.times import given
+from django_redsess.times import require_aware
 from django_redsess.transport.replicas import EndedCount
 from django_redsess.transport.scripts import CONSTANTS
 from django_redsess.transport.steps import CallOutside, Steps, in_store
@@ -29,7 +29,7 @@ LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 
 def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
     """Block a user, then end all sessions of the user. Return how many have ended."""
-    until = given(until, "until")
+    until = require_aware(until, "until")
     made, session = Block(user_id, until, notice.check(message), by), session_of(request_answered())
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = session is not None and user_of((yield from session.opening())) == user_id

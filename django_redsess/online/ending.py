@@ -23,7 +23,7 @@ from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
 from django_redsess.transport.keys import Partition, Store, is_sid, using
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from django_redsess.transport.partitions import Scored, ask_each, with_scores
 from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
 from django_redsess.transport.steps import Steps, drive, in_store
@@ -171,7 +171,7 @@ class BulkEnding:
         """Read up to 250 entries of a list beyond a score and a sid. Return also whether there may be others."""
         count = AT_ONCE_MAX
         while True:
-            read = command("ZRANGE", name, low, self._high, "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
+            read = pack_command("ZRANGE", name, low, self._high, "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
             [[reply]] = yield from ask_each("page", [partition], lambda *_, read=read: read, 1)
             entries = with_scores(reply)
             beyond = [entry for entry in entries if entry > (float(low), sid.encode())]

@@ -24,9 +24,9 @@ from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import Client, RecordError, log_left_out, stored_client, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.packing import head, tail
-from django_redsess.transport.partitions import Parts, Scored, ask_each, batches, merged, together, with_scores
-from django_redsess.transport.steps import Call, EndedSessions, Steps, in_store, time_of
+from django_redsess.transport.packing import pack_head, pack_tail
+from django_redsess.transport.partitions import EntryLists, Scored, ask_each, batches, merged, together, with_scores
+from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, in_store, time_of
 
 ACTIVE_SECONDS = 300
 """Who was seen in the last so many seconds is active."""
@@ -147,7 +147,7 @@ Page = tuple[list[tuple[float, bytes]], int, list[ListRow]]
 """The entries, score and member; how many of them were looked up; and the rows that were found."""
 
 
-def count_each(session_filter: SessionFilter, *, listed: bool = False) -> list[Call[tuple[int, int]]]:
+def count_each(session_filter: SessionFilter, *, listed: bool = False) -> list[ScriptCall[tuple[int, int]]]:
     """
     Count the sessions of each partition. Each call first ends up to 200 due sessions.
 
@@ -159,7 +159,7 @@ def count_each(session_filter: SessionFilter, *, listed: bool = False) -> list[C
     script, kind = scripts.COUNT, "" if session_filter.user_ids is None else "listed" if listed else "users"
     args = script.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
     return [
-        Call(
+        ScriptCall(
             partition,
             script,
             script.keys(partition, lists=lists),
@@ -182,7 +182,7 @@ def count_at(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tu
 
 def read_entries(
     session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool, **how: bool
-) -> list[Call[Page]]:
+) -> list[ScriptCall[Page]]:
     """
     Read the entries from rank ``first`` to rank ``last`` (inclusive) of each partition, by last seen or by login time.
 
@@ -199,7 +199,7 @@ def read_entries(
         **{"with_rows": False, "keeps_due": False, **how},
     )
     return [
-        Call(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, page_in)
+        ScriptCall(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, page_in)
         for partition, names in lists_of(session_filter, by_seen=by_seen)
     ]
 
@@ -214,7 +214,9 @@ def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[ListRow]]:
     left = list(batches(sids))
     while left:
         calls = [
-            Call(partition, script, script.keys(partition), script.arguments(live_only=not due_too, sids=batch), _found)
+            ScriptCall(
+                partition, script, script.keys(partition), script.arguments(live_only=not due_too, sids=batch), _found
+            )
             for partition, batch in left
         ]
         answers = yield from together(calls)
@@ -311,7 +313,7 @@ def _lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
 
     def asked(number: int, at: int) -> bytes:
         user_id, login_ms = sign_ins[number]
-        return packing.command("ZCOUNT", partitions[number].online_user_of(user_id), login_ms, login_ms)
+        return packing.pack_command("ZCOUNT", partitions[number].online_user_of(user_id), login_ms, login_ms)
 
     replies = yield from ask_each("sign_ins", partitions, asked, 1)
     return [count != 0 for [count] in replies]
@@ -333,8 +335,8 @@ class Lists:
 
         def count(name: str, at: int) -> bytes:
             if self.session_filter.active_seconds is None:
-                return head(2, "ZCARD", name)
-            return head(4, "ZCOUNT", name) + tail(self._since(at), "+inf")
+                return pack_head(2, "ZCARD", name)
+            return pack_head(4, "ZCOUNT", name) + pack_tail(self._since(at), "+inf")
 
         return (yield from self.ask(count, ends_due=True))
 
@@ -349,19 +351,19 @@ class Lists:
         """
         order, unread = ("REV",) if latest_first else (), ends_due
 
-        def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
+        def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
             nonlocal unread
-            limit = tail("BYSCORE", *order, "LIMIT", 0, count, "WITHSCORES")
+            limit = pack_tail("BYSCORE", *order, "LIMIT", 0, count, "WITHSCORES")
 
             def entries(name: str, at: int) -> bytes:
                 since = self._since(at)
                 if latest_first:
-                    ends = tail("+inf" if begin is None else f"({begin}", since)
+                    ends = pack_tail("+inf" if begin is None else f"({begin}", since)
                 elif begin is None:
-                    ends = tail(since, "+inf")
+                    ends = pack_tail(since, "+inf")
                 else:
-                    ends = tail(begin if since == "-inf" else max(begin, int(since)), "+inf")
-                return head(9 + len(order), "ZRANGE", name) + ends + limit
+                    ends = pack_tail(begin if since == "-inf" else max(begin, int(since)), "+inf")
+                return pack_head(9 + len(order), "ZRANGE", name) + ends + limit
 
             ends_due, unread = unread, False
             found = yield from self.ask(entries, numbers, ends_due=ends_due)
@@ -386,7 +388,7 @@ class Lists:
 
         def commands(position: int, at: int) -> bytes:
             partition, names = lists[position]
-            due = head(4, "ZCOUNT", partition.expire, "-inf") + tail(at) if ends_due else b""
+            due = pack_head(4, "ZCOUNT", partition.expire, "-inf") + pack_tail(at) if ends_due else b""
             return b"".join([due, *(command(name, at) for name in names)])
 
         of_each = len(lists[0][1])
@@ -440,7 +442,7 @@ def of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_
     """Read the entries up to rank ``last`` of users' lists, which each partition puts in order."""
     partitions = len(lists_of(session_filter, by_seen=by_seen))
 
-    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
+    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
         # The first reading ends due sessions. If a second did, it would find other ranks.
         keeps_due = len(numbers) < partitions
         calls = read_entries(
@@ -462,7 +464,7 @@ def read_as_text(
     """Read the first ``wanted`` entries of all lists together, by scripts: a client takes long to read thousands."""
     unread = True
 
-    def read(numbers: Sequence[int], count: int) -> Steps[Parts[Scored]]:
+    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
         nonlocal unread
         keeps_due, unread = not unread, False
         asked = [lists[number] for number in numbers]
@@ -483,7 +485,7 @@ def texts(
     keeps_due: bool = False,
 ) -> Steps[list[list[bytes]]]:
     """Read the first ``count`` entries of each list, as one text. See ``newest`` in ``lua/online.lua``."""
-    script, calls = scripts.NEWEST, list[Call[list[bytes]]]()
+    script, calls = scripts.NEWEST, list[ScriptCall[list[bytes]]]()
     for offset in range(0, count, LISTED_AT_ONCE):
         args = script.arguments(
             active=milliseconds(session_filter.active_seconds),
@@ -495,7 +497,9 @@ def texts(
             keeps_due=keeps_due or offset > 0,
         )
         for partition, names in lists:
-            calls.append(Call(partition, script, script.keys(partition, lists=names), args, lambda reply, _: reply))
+            calls.append(
+                ScriptCall(partition, script, script.keys(partition, lists=names), args, lambda reply, _: reply)
+            )
     found = yield from together(calls)
     separator = b" " if with_scores else b""
     return [

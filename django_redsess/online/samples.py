@@ -16,7 +16,7 @@ from django_redsess.online.listing import seconds_of_active
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.partitions import on_each, together
-from django_redsess.transport.steps import Call, Steps, time_of
+from django_redsess.transport.steps import ScriptCall, Steps, time_of
 
 REASONS = tuple(Reason)
 
@@ -95,7 +95,7 @@ class Read(NamedTuple):
     active: bytes
 
 
-def sample() -> list[Call[float]]:
+def sample() -> list[ScriptCall[float]]:
     """
     Store a sample and thin out old ones, unless this minute has a sample.
 

@@ -30,9 +30,9 @@ from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid
-from django_redsess.transport.packing import head, tail
+from django_redsess.transport.packing import pack_head, pack_tail
 from django_redsess.transport.partitions import Scored, ask_each, batches, together, with_scores
-from django_redsess.transport.steps import Call, Steps, drive
+from django_redsess.transport.steps import ScriptCall, Steps, drive
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class AddressLists:
     def read(cls, base: SessionFilter, network: Network) -> Steps[AddressLists]:
         """Count the sessions of ``network``. First end up to 200 due sessions of each partition."""
         lists = Lists(base, listing.address_lists_of(base))
-        ends = tail(network.first, network.last)
-        counts = yield from lists.ask(lambda name, _: head(4, "ZCOUNT", name) + ends, ends_due=True)
+        ends = pack_tail(network.first, network.last)
+        counts = yield from lists.ask(lambda name, _: pack_head(4, "ZCOUNT", name) + ends, ends_due=True)
         return cls(lists, network, counts)
 
     @property
@@ -69,7 +69,9 @@ class AddressLists:
                 if max(counts) > offset:
                     pairs = [name for pair in zip(names, other_names, strict=True) for name in pair]
                     keys = script.keys(partition, lists=pairs)
-                    calls.append(Call(partition, script, keys, args, lambda reply: listing.scored(b" ".join(reply))))
+                    calls.append(
+                        ScriptCall(partition, script, keys, args, lambda reply: listing.scored(b" ".join(reply)))
+                    )
             for entries in (yield from together(calls)):
                 found += entries
         kept = {member: score for score, member in found if since is None or score >= since}
@@ -87,7 +89,7 @@ class AddressLists:
             ranks: dict[str, Any] = {"low": str(first), "first": offset, "last": offset + limit - 1}
             how = {"order": "", "active": "", "latest_first": False, "with_rows": False, "keeps_due": True}
             args, keys = script.arguments(**ranks, **how), script.keys(partition, lists=names)
-            found, _, _ = yield from Call(partition, script, keys, args, listing.page_in)
+            found, _, _ = yield from ScriptCall(partition, script, keys, args, listing.page_in)
         else:
             found = yield from self.lists.first(offset + limit, begin=first, latest_first=False, ends_due=False)
             found = found[offset:]
@@ -105,7 +107,7 @@ class AddressLists:
         while True:
             skipped = max(0, passed - READ_AGAIN)
             limits = "BYSCORE", "LIMIT", skipped, listing.LISTED_AT_ONCE, "WITHSCORES"
-            command = packing.command("ZRANGE", name, str(latest[0]), self.network.last, *limits)
+            command = packing.pack_command("ZRANGE", name, str(latest[0]), self.network.last, *limits)
             [[reply]] = drive(ask_each("page", [partition], lambda *_, packed=command: packed, 1))
             found = with_scores(reply)
             if skipped and (not found or found[0] > latest):
@@ -393,7 +395,7 @@ def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dic
         calls = []
         for partition, batch in left:
             args = script.arguments(cut_to=cut_to, sids="".join(batch))
-            calls.append(Call(partition, script, script.keys(partition), args, _records))
+            calls.append(ScriptCall(partition, script, script.keys(partition), args, _records))
         answers = yield from together(calls)
         asked, left = left, []
         for (partition, batch), records in zip(asked, answers, strict=True):

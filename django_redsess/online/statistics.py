@@ -10,7 +10,7 @@ from django_redsess.online.listing import seconds_of_active
 from django_redsess.online.samples import REASONS, TOTALS, count_in
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from django_redsess.transport.partitions import ask_each, with_scores
 from django_redsess.transport.steps import Steps, time_of
 
@@ -59,13 +59,13 @@ def read() -> Steps[Totals]:
         since = f"{at - seconds_of_active() * 1000:.0f}"
         return b"".join(
             (
-                command("HMGET", partition.totals, *TOTALS),
-                command("ZCARD", partition.online_user),
-                command("ZCARD", partition.guests),
-                command("ZCOUNT", partition.recent, since, "+inf"),
-                command("ZCOUNT", partition.guests, since, "+inf"),
-                command("ZRANGE", partition.expire, 0, 0, "WITHSCORES"),
-                command("ZRANGE", partition.samples, -1, -1, "WITHSCORES"),
+                pack_command("HMGET", partition.totals, *TOTALS),
+                pack_command("ZCARD", partition.online_user),
+                pack_command("ZCARD", partition.guests),
+                pack_command("ZCOUNT", partition.recent, since, "+inf"),
+                pack_command("ZCOUNT", partition.guests, since, "+inf"),
+                pack_command("ZRANGE", partition.expire, 0, 0, "WITHSCORES"),
+                pack_command("ZRANGE", partition.samples, -1, -1, "WITHSCORES"),
             )
         )
 

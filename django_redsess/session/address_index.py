@@ -153,8 +153,8 @@ def packed_change(partition: Partition, entry: Entry, args: tuple[Part, ...]) ->
     """Pack the short script that saves, so that it also writes ``entry``. ``args`` are its other arguments."""
     script, name = scripts.CHANGE, partition.places_of(has_user=entry.has_user)
     if entry.score == NONE:
-        return packing.script_call(script, script.keys(partition), (*args, "", name))
-    return packing.script_call(script, script.keys(partition, places=name), (*args, entry.score))
+        return packing.pack_script_call(script, script.keys(partition), (*args, "", name))
+    return packing.pack_script_call(script, script.keys(partition, places=name), (*args, entry.score))
 
 
 @lru_cache(maxsize=4096)

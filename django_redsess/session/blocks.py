@@ -25,12 +25,12 @@ from django_redsess.exceptions import SignInRefused
 from django_redsess.session.reading import TIME_MAX
 from django_redsess.session.record import SEAL_SIZE, USER_ID_MAX
 from django_redsess.transport import packing, scripts
-from django_redsess.transport.compatibility import derived_key
+from django_redsess.transport.agreement import derived_key
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
-from django_redsess.transport.steps import Call, Commands, Steps, T, time_of
+from django_redsess.transport.steps import Pipeline, ScriptCall, Steps, T, time_of
 
 Restored = Literal["restored", "there", "lifted", "over"]
 
@@ -49,12 +49,12 @@ class Block(NamedTuple):
     by: str = ""
 
 
-def set_block(block: Block) -> Call[bool]:
+def set_block(block: Block) -> ScriptCall[bool]:
     """Block a user, or change the block that there is. False if its time is over, by the server's clock."""
     return _setting(scripts.BLOCK, block, bool)
 
 
-def restore(block: Block) -> Call[Restored]:
+def restore(block: Block) -> ScriptCall[Restored]:
     """
     Block a user again whose block was lost, and return ``"restored"``.
 
@@ -64,20 +64,20 @@ def restore(block: Block) -> Call[Restored]:
     return _setting(script, block, lambda reply: reply.decode(), script.first_attempt_args(first=1))
 
 
-def _setting(script: Script, block: Block, read: Callable[[Any], T], first_attempt_args: Values = ()) -> Call[T]:
+def _setting(script: Script, block: Block, read: Callable[[Any], T], first_attempt_args: Values = ()) -> ScriptCall[T]:
     partition = keyspace().of_user(block.user_id)
     over_at = _milliseconds(block.until)
     text = f"{block.message}\n{block.by}\n{_seals(block.user_id, over_at, block.message, block.by)[0]}"
     keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
     args = script.arguments(user_id=block.user_id, over_at=over_at, text=text)
-    return Call(partition, script, keys, args, read, first_attempt_args=first_attempt_args)
+    return ScriptCall(partition, script, keys, args, read, first_attempt_args=first_attempt_args)
 
 
-def lift(user_id: str) -> Call[bool]:
+def lift(user_id: str) -> ScriptCall[bool]:
     """Lift the block of a user. False if there was none. For a while, it is not restored."""
     partition, script = keyspace().of_user(user_id), scripts.UNBLOCK
     keys = script.keys(partition, block_of_user=partition.block_of(user_id))
-    return Call(
+    return ScriptCall(
         partition,
         script,
         keys,
@@ -87,24 +87,24 @@ def lift(user_id: str) -> Call[bool]:
     )
 
 
-def of_user(user_id: str) -> Commands[Block | None]:
+def of_user(user_id: str) -> Pipeline[Block | None]:
     """Read the block of a user. None if there is none, or it is over."""
     partition = keyspace().of_user(user_id)
-    packed = _reading(partition, user_id) + packing.command("TIME")
+    packed = _reading(partition, user_id) + packing.pack_command("TIME")
 
     def found(replies: list[Any]) -> Block | None:
         over_at, text, time = replies
         now = server_of(partition).clock.learn(time)
         return None if over_at is None or float(over_at) <= now else _made(user_id, over_at, text)[0]
 
-    return Commands(partition, "block", packed, 3, found, needed=3)
+    return Pipeline(partition, "block", packed, 3, found, needed=3)
 
 
 def refuse(user_id: str) -> Steps[None]:
     """Raise SignInRefused if the user is blocked."""
     block = yield from of_user(user_id)
     if block is not None:
-        observers.event("sign_in_refused", reason="block")
+        observers.notify_event("sign_in_refused", reason="block")
         raise refusal(block)
 
 
@@ -130,7 +130,7 @@ def page(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
     def read(numbers: Sequence[int], count: int) -> Steps[list[list[list[Scored]]]]:
         def commands(number: int, now: int) -> bytes:
             name = partitions[numbers[number]].blocked
-            return packing.command("ZRANGE", name, f"({now}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
+            return packing.pack_command("ZRANGE", name, f"({now}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
 
         replies = yield from ask_each("blocks", [partitions[number] for number in numbers], commands, 1)
         return [[with_scores(reply)] for [reply] in replies]
@@ -147,7 +147,7 @@ def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[tuple[Block,
 
     def commands(number: int, _: int) -> bytes:
         home = partitions[number]
-        return packing.command("MGET", *(home.block_of(user_id) for user_id in homes[home]))
+        return packing.pack_command("MGET", *(home.block_of(user_id) for user_id in homes[home]))
 
     replies = (yield from ask_each("blocks", partitions, commands, 1)) if partitions else []
     texts = dict[str, Any]()
@@ -157,7 +157,9 @@ def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[tuple[Block,
 
 
 def _reading(partition: Partition, user_id: str) -> bytes:
-    return packing.command("ZSCORE", partition.blocked, user_id) + packing.command("GET", partition.block_of(user_id))
+    return packing.pack_command("ZSCORE", partition.blocked, user_id) + packing.pack_command(
+        "GET", partition.block_of(user_id)
+    )
 
 
 def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> tuple[Block, bool]:

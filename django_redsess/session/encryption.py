@@ -28,7 +28,7 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import are_keys, conf
 from django_redsess.exceptions import SessionNotReadable
-from django_redsess.transport.compatibility import FORMAT, derived_key
+from django_redsess.transport.agreement import FORMAT, derived_key
 from django_redsess.transport.keys import PREFIXES_KEPT, prefix
 
 NONCE_SIZE, TAG_SIZE = 12, 16

@@ -13,9 +13,9 @@ from django_redsess.session.user_limit import NO_LIMIT
 from django_redsess.signals import Reason, ends_are_wanted
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.partitions import share_of
+from django_redsess.transport.partitions import quota
 from django_redsess.transport.replicas import confirmation
-from django_redsess.transport.steps import Call, EndedSessions, Steps
+from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps
 
 RESERVE_MIN = 100
 
@@ -60,9 +60,9 @@ def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
     reserve = min(max(maximum // 100, RESERVE_MIN), maximum)
     partitions = keyspace().count
     return Allowed(
-        signed_in=share_of(maximum, partitions),
-        reserve=share_of(reserve, partitions),
-        guests=share_of(NO_LIMIT if guests is None else guests, partitions),
+        signed_in=quota(maximum, partitions),
+        reserve=quota(reserve, partitions),
+        guests=quota(NO_LIMIT if guests is None else guests, partitions),
     )
 
 
@@ -84,7 +84,7 @@ def evict_after_save(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
             yield from cleaning
 
 
-def clean_on_create(partition: Partition, *, due: int, recent: int, guests: int) -> Call[Batch] | None:
+def clean_on_create(partition: Partition, *, due: int, recent: int, guests: int) -> ScriptCall[Batch] | None:
     """
     Return the call that cleans up beside a new session. None if there is little to clean.
 
@@ -97,7 +97,7 @@ def clean_on_create(partition: Partition, *, due: int, recent: int, guests: int)
     if due < ALONG_MIN and may.too_many(recent, guests) < enough:
         return None
     args = scripts.CLEAN_ON_CREATE.arguments(**limits(may, ALONG_MAX))
-    return Call(partition, scripts.CLEAN_ON_CREATE, scripts.CLEAN_ON_CREATE.keys(partition), args, cleaned)
+    return ScriptCall(partition, scripts.CLEAN_ON_CREATE, scripts.CLEAN_ON_CREATE.keys(partition), args, cleaned)
 
 
 def limits(may: Allowed, limit: int) -> dict[str, int]:

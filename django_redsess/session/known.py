@@ -20,7 +20,7 @@ from django_redsess.session.reading import Touch
 from django_redsess.session.record import Client, Record, client_packed, log_unusable, unpack, user_of
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import request_scope
-from django_redsess.times import aware
+from django_redsess.times import to_aware
 from django_redsess.transport.keys import bucket_of, bucket_of_user, keyspace, new_key, sid_of
 from django_redsess.transport.steps import Steps
 
@@ -222,7 +222,7 @@ class SessionState(SessionBase):
             # The same value as get_expiry_age(), in less time.
             return Expiry(int(self.get_session_cookie_age()) * 1000, 0)
         if isinstance(expiry, (datetime, str)):
-            return Expiry(0, int(aware(self.get_expiry_date()).timestamp() * 1000))
+            return Expiry(0, int(to_aware(self.get_expiry_date()).timestamp() * 1000))
         age = int(self.get_expiry_age() * 1000)
         return Expiry(age, 0) if age > 0 else Expiry(0, now + age)
 

@@ -21,7 +21,7 @@ from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.scripts import Script
-from django_redsess.transport.steps import Call, Steps, adrive, drive, in_store
+from django_redsess.transport.steps import ScriptCall, Steps, adrive, drive, in_store
 
 PAUSE_MIN = 0.005
 """Seconds between two questions of the first in line. Those behind wait so much longer for each who is ahead."""
@@ -73,12 +73,12 @@ class SessionLock:
             pause = max(PAUSE_MIN * (1 + ahead), min((monotonic() - since) / 10, PAUSE_IN_PLACE_MAX))
             yield from Pause(min(pause, PAUSE_MAX, left))
 
-    def _ask(self, *, waits: bool) -> Call[Any]:
+    def _ask(self, *, waits: bool) -> ScriptCall[Any]:
         script = scripts.LOCK
         # While sessions move here from another store, this one may still be there.
         anywhere = self.session.elsewhere is not None
         args = script.arguments(sid=self.sid, token=self.token, waits=waits, anywhere=anywhere)
-        return Call(self.partition, script, self._keys(script), args, lambda reply: reply)
+        return ScriptCall(self.partition, script, self._keys(script), args, lambda reply: reply)
 
     def _keys(self, script: Script) -> tuple[bytes, ...]:
         sid, names = self.sid, self.partition
@@ -88,9 +88,9 @@ class SessionLock:
         """Give the lock back, or stop waiting for it. Raises SessionStoreUnavailable in an outage."""
         yield from in_store(None, self._hand_back)
 
-    def _hand_back(self) -> Call[int]:
+    def _hand_back(self) -> ScriptCall[int]:
         script = scripts.UNLOCK
-        return Call(self.partition, script, self._keys(script), script.arguments(token=self.token), int)
+        return ScriptCall(self.partition, script, self._keys(script), script.arguments(token=self.token), int)
 
     def give_back(self) -> None:
         """Give the lock back, or stop waiting for it. In an outage, it is given back later, or runs out by itself."""

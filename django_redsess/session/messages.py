@@ -14,7 +14,7 @@ from django_redsess.session import operations, reading
 from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.steps import Commands, Steps
+from django_redsess.transport.steps import Pipeline, Steps
 
 MESSAGE_KEY = "_redsess_message"
 """The key of the message in the data of a session, until a request shows it."""
@@ -55,14 +55,14 @@ def deliver(sid: str, user_id: str, message: bytes) -> Steps[None]:
     with suppress(SessionStoreUnavailable):
         # In this order: after a failure in between, the user is told twice, but never not at all.
         yield from _put(sid, user_id, message.decode(errors="replace")[:MESSAGE_MAX])
-        yield from Commands(home, "message", packing.command("DEL", home.message_of(user_id)), 1, list)
+        yield from Pipeline(home, "message", packing.pack_command("DEL", home.message_of(user_id)), 1, list)
 
 
-def _leaving(partition: Partition, user_ids: list[str], message: str) -> Commands[list[tuple[str, list[str]]]]:
+def _leaving(partition: Partition, user_ids: list[str], message: str) -> Pipeline[list[tuple[str, list[str]]]]:
     """Store the message for the next sign-in of these users. Return the sids of each."""
     day = scripts.CONSTANTS["DAY"]
-    lists = [packing.command("ZRANGE", partition.online_user_of(each), -SESSIONS_MAX, -1) for each in user_ids]
-    stored = [packing.command("SET", partition.message_of(each), message, "PX", day) for each in user_ids]
+    lists = [packing.pack_command("ZRANGE", partition.online_user_of(each), -SESSIONS_MAX, -1) for each in user_ids]
+    stored = [packing.pack_command("SET", partition.message_of(each), message, "PX", day) for each in user_ids]
 
     def found(replies: list[Any]) -> list[tuple[str, list[str]]]:
         return [
@@ -71,7 +71,7 @@ def _leaving(partition: Partition, user_ids: list[str], message: str) -> Command
         ]
 
     # A full server refuses to store the message for the next sign-in. The sessions still get it.
-    return Commands(partition, "message", b"".join(lists + stored), 2 * len(user_ids), found, needed=len(user_ids))
+    return Pipeline(partition, "message", b"".join(lists + stored), 2 * len(user_ids), found, needed=len(user_ids))
 
 
 def _put(sid: str, user_id: str, message: str) -> Steps[None]:

@@ -25,9 +25,9 @@ from django_redsess.session.user_limit import Limit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
-from django_redsess.transport.partitions import batches, share_of
+from django_redsess.transport.partitions import batches, quota
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
-from django_redsess.transport.steps import Call, Commands, EndedSessions, Steps
+from django_redsess.transport.steps import EndedSessions, Pipeline, ScriptCall, Steps
 
 
 class Stored(NamedTuple):
@@ -52,14 +52,14 @@ def counting(partition: Partition, user_id: str = "") -> tuple[Callable[[int], b
     packed = _counting(partition)
     if not user_id:
         return packed, 3
-    reading = packing.command("GET", partition.message_of(user_id))
+    reading = packing.pack_command("GET", partition.message_of(user_id))
     return lambda now: packed(now) + reading, 4
 
 
 @lru_cache(maxsize=1024)
 def _counting(partition: Partition) -> Callable[[int], bytes]:
-    recent, guests = packing.command("ZCARD", partition.recent), packing.command("ZCARD", partition.guests)
-    return lambda now: packing.command("ZCOUNT", partition.expire, "-inf", now) + recent + guests
+    recent, guests = packing.pack_command("ZCARD", partition.recent), packing.pack_command("ZCARD", partition.guests)
+    return lambda now: packing.pack_command("ZCOUNT", partition.expire, "-inf", now) + recent + guests
 
 
 def stored(counts: Sequence[Any]) -> Stored | None:
@@ -92,7 +92,7 @@ def viewing(item: str) -> dict[str, bytes | int]:
 
 def items_max() -> int:
     """Return the most items that one partition counts."""
-    return share_of(conf.VIEWED_LIMIT, keyspace().count)
+    return quota(conf.VIEWED_LIMIT, keyspace().count)
 
 
 AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
@@ -160,17 +160,17 @@ class Outcome(NamedTuple):
 SAVED, AGAIN = Outcome("saved"), Outcome("again")
 
 
-def prolong(loaded: Loaded, due: int) -> Call[bool]:
+def prolong(loaded: Loaded, due: int) -> ScriptCall[bool]:
     """Move the deadline of a session to ``due``, if it is still the one that was read. True if it was moved."""
     partition = keyspace().of_sid(loaded.sid)
     args = scripts.PROLONG.arguments(sid=loaded.sid, read=loaded.due, due=due)
     seen_list = partition.recent if has_user(loaded.record or b"") else partition.guests
-    return Call(partition, scripts.PROLONG, scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
+    return ScriptCall(partition, scripts.PROLONG, scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
 
 
 def change(
     sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0, entry: Entry | None = None
-) -> Commands[Outcome]:
+) -> Pipeline[Outcome]:
     """
     Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
 
@@ -193,10 +193,10 @@ def change(
             return SAVED
         return Outcome("changed", found) if found else AGAIN
 
-    return Commands(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
+    return Pipeline(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
 
 
-def add(sid: str, saving: Saving) -> Call[Outcome]:
+def add(sid: str, saving: Saving) -> ScriptCall[Outcome]:
     """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
     partition = keyspace().of_sid(sid)
     keys = adding_keys(partition, bool(saving.user_id), bool(saving.address_score))
@@ -218,7 +218,7 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
 
     first_attempt_args = scripts.ADD.first_attempt_args(first=1)
     before, reply_count = counting(partition, saving.user_id)
-    return Call(
+    return ScriptCall(
         partition,
         scripts.ADD,
         keys,
@@ -231,7 +231,9 @@ def add(sid: str, saving: Saving) -> Call[Outcome]:
     )
 
 
-def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False) -> Call[Outcome]:
+def create(
+    sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, is_new: bool = False
+) -> ScriptCall[Outcome]:
     """
     Add a session.
 
@@ -245,7 +247,7 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     first_attempt_args = scripts.CREATE.first_attempt_args(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     before, reply_count = counting(partition, saving.user_id)
-    return Call(
+    return ScriptCall(
         partition,
         scripts.CREATE,
         keys,
@@ -259,7 +261,7 @@ def create(sid: str, saving: Saving, viewed: Sequence[bytes] | None = None, *, i
     )
 
 
-def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
+def save(sid: str, saving: Saving, *, loaded: bytes) -> ScriptCall[Outcome]:
     """
     Replace the record of a live session that still has the revision ``loaded``. Otherwise nothing is written.
 
@@ -269,10 +271,12 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
     args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
     first_attempt_args = scripts.SAVE.first_attempt_args(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    return Call(partition, scripts.SAVE, keys, args, _outcome, first_attempt_args=first_attempt_args, name=saving.name)
+    return ScriptCall(
+        partition, scripts.SAVE, keys, args, _outcome, first_attempt_args=first_attempt_args, name=saving.name
+    )
 
 
-def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Outcome]:
+def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> ScriptCall[Outcome]:
     """
     Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
 
@@ -288,7 +292,7 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     first_attempt_args = scripts.ROTATE.first_attempt_args(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     before, reply_count = counting(partition, saving.user_id if saving.login_ms == saving.at else "")
-    return Call(
+    return ScriptCall(
         partition,
         scripts.ROTATE,
         keys,
@@ -302,12 +306,12 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Call[Out
     )
 
 
-def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> Call[bool]:
+def end_above(limit: Limit, user_id: str, *, keep: str, confirms: Confirmation | None = None) -> ScriptCall[bool]:
     """End up to 250 sessions of this user above ``limit``. The new session ``keep`` stays. True if more are left."""
     partition = keyspace().of_user(user_id)
     args = scripts.END_ABOVE.arguments(user_id=user_id, sid=keep, limit=limit.maximum, policy=limit.policy)
     keys = scripts.END_ABOVE.keys(partition)
-    return Call(partition, scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded), confirmation=confirms)
+    return ScriptCall(partition, scripts.END_ABOVE, keys, args, lambda crowded, _: bool(crowded), confirmation=confirms)
 
 
 def same_partition(sid: str, other_sid: str) -> bool:
@@ -321,7 +325,7 @@ def at_home(sid: str, user_id: str) -> bool:
     return not user_id or bucket_of(sid) == bucket_of_user(user_id)
 
 
-EndCall = Call[tuple[list[Any], list[EndedSession]]]
+EndCall = ScriptCall[tuple[list[Any], list[EndedSession]]]
 """Returns the reply of the script, and the sessions that it ended."""
 
 
@@ -362,7 +366,7 @@ class Ending(NamedTuple):
             kept_users=self.kept_users,
             **which,
         )
-        return Call(
+        return ScriptCall(
             partition,
             scripts.END,
             keys,

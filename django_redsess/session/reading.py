@@ -18,12 +18,12 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.record import REVISION_SIZE, ROUNDED_UP, django_times, has_user
 from django_redsess.signals import Reason
 from django_redsess.transport import attempts, packing, scripts, steps
-from django_redsess.transport.compatibility import agree
+from django_redsess.transport.agreement import agree
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, is_sid, keyspace
 from django_redsess.transport.outages import forbidden, is_foreign
 from django_redsess.transport.partitions import ask_each
-from django_redsess.transport.steps import Call, Commands, Steps
+from django_redsess.transport.steps import Pipeline, ScriptCall, Steps
 
 NOBODY = b"-" * 20
 """As long as a sid, and can't be one."""
@@ -31,7 +31,7 @@ NOBODY = b"-" * 20
 TIME_MAX = 2.0**52
 """Milliseconds. This is later than any real time, and scores are exact up to here."""
 
-TIME = packing.command("TIME")
+TIME = packing.pack_command("TIME")
 
 
 class Touch(StrEnum):
@@ -146,9 +146,11 @@ def note_of(sid: str) -> Steps[str]:
 
 def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
     """Read these keys of a session that is gone. ``""`` for each that is not there."""
-    packed = b"".join(packing.command("GET", name) for name in names) + packing.command("EXISTS", partition.meta)
+    packed = b"".join(packing.pack_command("GET", name) for name in names) + packing.pack_command(
+        "EXISTS", partition.meta
+    )
     try:
-        *texts, agreed = yield from Commands(partition, "note", packed, len(names) + 1, list, len(names))
+        *texts, agreed = yield from Pipeline(partition, "note", packed, len(names) + 1, list, len(names))
     except SessionStoreUnavailable as error:
         # Without a note, nobody is told why the session is gone. That is no reason to refuse the request.
         if not is_foreign(error.__cause__):
@@ -158,15 +160,15 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
         # All data have gone. A process with other settings must not be the first to write.
         server = server_of(partition)
         server.agreed.discard(partition.tag)
-        server.forget_reads()
+        server.invalidate_reads()
         yield from agree([partition])
     return [text.decode(errors="replace") if text else "" for text in texts]
 
 
-def time(partition: Partition | None = None) -> Commands[int]:
+def time(partition: Partition | None = None) -> Pipeline[int]:
     """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
     asked = partition or keyspace().partitions[0]
-    return Commands(asked, "time", TIME, 1, lambda replies: server_of(asked).clock.learn(replies[0]))
+    return Pipeline(asked, "time", TIME, 1, lambda replies: server_of(asked).clock.learn(replies[0]))
 
 
 def probe() -> Steps[None]:
@@ -174,17 +176,17 @@ def probe() -> Steps[None]:
     Ask each server what a load asks, in one round trip: for a session that does not exist, so nothing changes.
 
     A server that refuses to write refuses to touch a session, too. A script asks whether those that save and add
-    sessions may run their commands. The first server that fails raises what :class:`Commands` raises.
+    sessions may run their commands. The first server that fails raises what :class:`Pipeline` raises.
     """
-    space, asking = keyspace(), scripts.PERMISSIONS
+    space, asking = keyspace(), scripts.ACL
     # HINCRBY only counts. Without its permission, sessions are still stored.
-    wanted = [name for name in scripts.commands_of(scripts.CHANGE, scripts.ADD) if name != "HINCRBY"]
+    wanted = [name for name in scripts.commands_of_scripts(scripts.CHANGE, scripts.ADD) if name != "HINCRBY"]
 
     def commands(number: int, at: int) -> bytes:
         of = templates(space.prefix, space.count)[number]
         args = asking.arguments(commands=wanted, names=[of.partition.login])
         asked = (of.record + of.deadline) % (NOBODY, NOBODY) + TIME + of.touch % (at, NOBODY, at, NOBODY)
-        return asked + packing.script_call(asking, (), args)
+        return asked + packing.pack_script_call(asking, (), args)
 
     for *_, (refused, _) in (yield from ask_each("ready", space.partitions, commands, 6, script=asking)):
         if refused:
@@ -211,7 +213,7 @@ def templates(prefix: str, count: int) -> list[Templates]:
     sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
 
     def packed(count: int, *command: str) -> bytes:
-        return b"*%d%b" % (count, packing.command(*command)[2:].replace(b"%", b"%%"))
+        return b"*%d%b" % (count, packing.pack_command(*command)[2:].replace(b"%", b"%%"))
 
     def touch(name: str) -> bytes:
         # A session is in one of two lists. XX leaves the other one unchanged.
@@ -267,18 +269,18 @@ def is_followed(note: str) -> bool:
     return bool(rotated_to(note)) and "follow" in note.split(" ")[2:]
 
 
-def records(partition: Partition, cursor: int, *, about: int) -> Commands[tuple[int, list[tuple[bytes, bytes]]]]:
+def records(partition: Partition, cursor: int, *, about: int) -> Pipeline[tuple[int, list[tuple[bytes, bytes]]]]:
     """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
-    packed = packing.command("HSCAN", partition.login, cursor, "COUNT", about)
+    packed = packing.pack_command("HSCAN", partition.login, cursor, "COUNT", about)
 
     def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
         next_cursor, found = replies[0]
         return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
 
-    return Commands(partition, "scan", packed, 1, read)
+    return Pipeline(partition, "scan", packed, 1, read)
 
 
-def viewed_by(sid: str) -> Call[list[bytes]]:
+def viewed_by(sid: str) -> ScriptCall[list[bytes]]:
     """Read the items that a session viewed, to move them with it: item, time, item, time, …"""
     partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
-    return Call(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)
+    return ScriptCall(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)

@@ -68,7 +68,7 @@ from django_redsess.session.compression import (
     unpacked_name,
 )
 from django_redsess.session.encryption import KeyMissing, decrypted, encrypted
-from django_redsess.transport.compatibility import FORMAT, derived_key
+from django_redsess.transport.agreement import FORMAT, derived_key
 from django_redsess.transport.keys import PREFIXES_KEPT, prefix
 
 SEAL_SIZE = 12

@@ -47,12 +47,12 @@ from django_redsess.transport import scripts
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import Commands, SendSignals, Step, Steps, now, time_of
+from django_redsess.transport.steps import Pipeline, SendSignals, Step, Steps, now, time_of
 
 AHEAD_MIN = 5_000
 """Milliseconds: the script change does not read the deadline, so it must be ahead by more than a request waits."""
 
-Change = tuple[Known, Commands[Outcome]]
+Change = tuple[Known, Pipeline[Outcome]]
 """A save by the short way: what is known after it, and the step that sends it."""
 
 
@@ -346,7 +346,7 @@ class SaveAttempts:
     def _let_others_go_first(self) -> Steps[None]:
         """From the second merge on, wait for a while. Raise SessionStoreUnavailable if the save has taken too long."""
         self.merges += 1
-        observers.event("conflict_merged", merges=self.merges)
+        observers.notify_event("conflict_merged", merges=self.merges)
         waited = monotonic() - self.began
         if self.merges >= 2:
             # The wait gets shorter with time. Otherwise a new request would always win against a waiting one.
@@ -368,7 +368,7 @@ class SaveAttempts:
         maximum = self.limit.maximum if self.limit is not None else 0
         # flush() must not follow the loaded session to a key that another request has given it.
         self.session.known = NOTHING_KNOWN
-        observers.event("sign_in_refused", reason="limit")
+        observers.notify_event("sign_in_refused", reason="limit")
         reached = SessionLimitReached(user_limit.REFUSED % {"maximum": maximum})
         reached.user_id = user_of(self.data)
         return reached

@@ -15,7 +15,7 @@ from django_redsess.session.elsewhere import every_store
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import Call, Commands, Steps, in_store
+from django_redsess.transport.steps import Pipeline, ScriptCall, Steps, in_store
 
 
 def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, counts: bool = True) -> Steps[int]:
@@ -41,15 +41,15 @@ def forget(session: SessionStore, user_id: str) -> Steps[None]:
         yield from in_store(store, _forgetting, session, user_id)
 
 
-def _counting(session: SessionStore, user_id: str, window: int, maximum: int, counts: bool) -> Call[int]:
+def _counting(session: SessionStore, user_id: str, window: int, maximum: int, counts: bool) -> ScriptCall[int]:
     partition, script = keyspace().of_user(user_id), scripts.COUNT_TRY
     args = script.arguments(window=window, max=maximum, counts=counts)
-    return Call(partition, script, script.keys(partition, tries=_name(session, user_id)), args, int)
+    return ScriptCall(partition, script, script.keys(partition, tries=_name(session, user_id)), args, int)
 
 
-def _forgetting(session: SessionStore, user_id: str) -> Commands[None]:
-    packed = packing.command("DEL", _name(session, user_id))
-    return Commands(keyspace().of_user(user_id), "tries", packed, 1, lambda replies: None)
+def _forgetting(session: SessionStore, user_id: str) -> Pipeline[None]:
+    packed = packing.pack_command("DEL", _name(session, user_id))
+    return Pipeline(keyspace().of_user(user_id), "tries", packed, 1, lambda replies: None)
 
 
 def _name(session: SessionStore, user_id: str) -> str:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext, ngettext_lazy
 
 from django_redsess.conf import POLICIES, REFUSE, Conf, conf
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.partitions import share_of
+from django_redsess.transport.partitions import quota
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -130,7 +130,7 @@ def ceiling() -> Limit:
     It is ``USER_SESSIONS_CEILING``, and at most a tenth of a partition's share of ``MAX_SESSIONS``: a user's sessions
     are all in one partition, and must leave room there for others.
     """
-    share = share_of(conf.MAX_SESSIONS, keyspace().count)
+    share = quota(conf.MAX_SESSIONS, keyspace().count)
     most = conf.USER_SESSIONS_CEILING
     maximum = NO_LIMIT if most is None else min(most, max(share // 10, CEILING_MIN))
     return Limit(maximum, UNUSED, share, True)

@@ -1,9 +1,10 @@
 """Sending scripts and plain commands, once more where the connection broke, and elsewhere where a cluster says so.
 
 The functions here are steps: they yield what is to be sent, and are sent the replies or thrown the error. An error that
-remains is judged by :mod:`django_redsess.transport.outages`. Only :func:`ask` sends by itself, and repeats nothing.
+remains is judged by :mod:`django_redsess.transport.outages`. Only :func:`ask_server` sends by itself, and repeats
+nothing.
 
-Observers are told of each operation: of what its caller waits for, with all attempts, at all nodes.
+Observers get one call per operation, for all its attempts and nodes.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers import Server
 from django_redsess.transport import exchange, packing
-from django_redsess.transport.cluster_map import named
+from django_redsess.transport.cluster_map import format_address
 from django_redsess.transport.connections import pool
-from django_redsess.transport.exchange import Pause, Send, Then
+from django_redsess.transport.exchange import FollowUpMaker, Pause, Send
 from django_redsess.transport.outages import UNREACHABLE, is_moving, logger, words_of
 from django_redsess.transport.packing import Part
 from django_redsess.transport.scripts import Script
@@ -73,7 +74,7 @@ class _Attempts:
 
         The result is False if the failed attempt has certainly done nothing.
         """
-        self.to.forget_reads()
+        self.to.invalidate_reads()
         cluster = self.to.cluster
         if cluster is not None:
             if (yield from self._redirected(cluster, error)):
@@ -140,13 +141,13 @@ class PipelineExtras(NamedTuple):
 
     before: bytes = b""
     reply_count: int = 0
-    then: Then | None = None
+    then: FollowUpMaker | None = None
 
 
 NO_EXTRAS = PipelineExtras()
 
 
-def run(  # noqa: PLR0913, a value that holds these would cost each call one more
+def run_script(  # noqa: PLR0913, a value that holds these would cost each call one more
     tag: str,
     script: Script,
     keys: tuple[Part, ...],
@@ -172,8 +173,10 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
         while True:
             try:
                 # Only the next command is asked in this way.
-                first, count = (packing.command("ASKING"), 1) if attempts.asking else (first_commands, reply_count)
-                packed = first + packing.script_call(script, keys, (*args, *first_attempt_args), by_digest=by_digest)
+                first, count = (packing.pack_command("ASKING"), 1) if attempts.asking else (first_commands, reply_count)
+                packed = first + packing.pack_script_call(
+                    script, keys, (*args, *first_attempt_args), by_digest=by_digest
+                )
                 *others, reply = yield Send(attempts.to, packed, count + 1, then)
                 if reply_count and not attempts.asking:
                     beside = others
@@ -182,7 +185,7 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
             except NoScriptError:
                 # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before
                 # have been run already. What was agreed on may have gone with its data.
-                attempts.to.forget()
+                attempts.to.invalidate()
                 by_digest, first_commands, reply_count = False, b"", 0
             except RedisError as error:
                 if (yield from attempts.failed(error)):
@@ -194,10 +197,14 @@ def run(  # noqa: PLR0913, a value that holds these would cost each call one mor
             attempts.worked()
     except BaseException as error:
         if observers.chosen:
-            tell(name or script.task, pool().of(tag), began, error, "EVALSHA", extras.reply_count + 1, script.name)
+            notify_observers(
+                name or script.task, pool().of(tag), began, error, "EVALSHA", extras.reply_count + 1, script.name
+            )
         raise
     if observers.chosen:
-        tell(name or script.task, pool().of(tag), began, None, "EVALSHA", extras.reply_count + 1, script.name)
+        notify_observers(
+            name or script.task, pool().of(tag), began, None, "EVALSHA", extras.reply_count + 1, script.name
+        )
     return reply, beside
 
 
@@ -205,11 +212,11 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
     to: Any, tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
 ) -> Sends[list[Any]]:
     """
-    Send plain commands, one or several of :func:`packing.command`, on one connection, and return their replies.
+    Send plain commands, one or several of :func:`packing.pack_command`, on one connection, and return their replies.
 
     They go to the server ``to``, which has the partition with this ``tag``. All replies are read, though an earlier one
-    is an error; errors are returned as exceptions. An error among the first ``needed`` is raised, as by :func:`run`.
-    With 0, the caller sends what is refused once more by itself: until then, no outage is over.
+    is an error; errors are returned as exceptions. An error among the first ``needed`` is raised, as by
+    :func:`run_script`. With 0, the caller sends what is refused once more by itself: until then, no outage is over.
     Later ones do not disturb, except for that of a master that was demoted: then all is sent once more on a new
     connection. That must be harmless. ``name`` stands for what is asked, where it meets an outage. One of the commands
     may run ``script``, if it declares all keys that it uses.
@@ -226,7 +233,7 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
             except NoScriptError:
                 if script is None:
                     raise
-                to.forget()
+                to.invalidate()
                 packed = packing.with_text(packed, script)
             except RedisError as error:
                 attempts = attempts or _Attempts(tag, name, began)
@@ -238,10 +245,10 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
             to.outages.worked(name)
     except BaseException as error:
         if observers.chosen:
-            _tell_fetched(name, to, tag, began, error, packed, replies, script)
+            _notify_of_fetch(name, to, tag, began, error, packed, replies, script)
         raise
     if observers.chosen:
-        _tell_fetched(name, to, tag, began, None, packed, replies, script)
+        _notify_of_fetch(name, to, tag, began, None, packed, replies, script)
     return answers
 
 
@@ -255,27 +262,27 @@ def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[No
     for number, answer in enumerate(answers[:needed]):
         if type(answer) is AskError:
             there = to.cluster.at(answer.node_addr, to)
-            asking = packing.command("ASKING") + packing.commands_in(packed)[number]
+            asking = packing.pack_command("ASKING") + packing.split_commands(packed)[number]
             answers[number] = (yield Send(there, asking, 2))[1]
         if isinstance(answers[number], ResponseError):
             raise answers[number]
 
 
-def ask(connections: Any, name: str, *parts: Part | int) -> Any:
+def ask_server(connections: Any, name: str, *parts: Part | int) -> Any:
     """Send one plain command to the server of this pool, and return its reply. Raises redis-py's RedisError."""
     began = monotonic()
     try:
-        (reply,) = exchange.send(connections, packing.command(name, *parts), 1)
+        (reply,) = exchange.send(connections, packing.pack_command(name, *parts), 1)
         if isinstance(reply, ResponseError):
             raise reply
     except BaseException as error:
-        tell("check", connections, began, error, name)
+        notify_observers("check", connections, began, error, name)
         raise
-    tell("check", connections, began, None, name)
+    notify_observers("check", connections, began, None, name)
     return reply
 
 
-def tell(  # noqa: PLR0913, all that observers are told
+def notify_observers(  # noqa: PLR0913, all that observers are told
     name: str, to: Any, began: float, error: BaseException | None, command: str, commands: int = 1, script: str = ""
 ) -> None:
     """
@@ -291,10 +298,10 @@ def tell(  # noqa: PLR0913, all that observers are told
     if to.address is None or to.is_behind_sentinel:
         to.address = _address_of(to)
     host, port, database, peer = to.address
-    observers.operation(name, Server(host, port, database, peer, script, commands, command), seconds, error)
+    observers.notify_operation(name, Server(host, port, database, peer, script, commands, command), seconds, error)
 
 
-def _tell_fetched(  # noqa: PLR0913, see fetch()
+def _notify_of_fetch(  # noqa: PLR0913, see fetch()
     name: str,
     to: Any,
     tag: str,
@@ -308,7 +315,7 @@ def _tell_fetched(  # noqa: PLR0913, see fetch()
         # The operation may have gone on elsewhere.
         to = pool().of(tag)
     command = "EVALSHA" if script else packed.split(b"\r\n", 3)[2].decode()
-    tell(name, to, began, error, command, replies, script.name if script else "")
+    notify_observers(name, to, began, error, command, replies, script.name if script else "")
 
 
 def _address_of(to: Any) -> tuple[str, int | None, int, str]:
@@ -317,10 +324,10 @@ def _address_of(to: Any) -> tuple[str, int | None, int, str]:
     database = int(options.get("db") or 0)
     if to.is_behind_sentinel:
         master = to.source.master_address
-        return (to.source.service_name, None, database, named(master) if master else "")
+        return (to.source.service_name, None, database, format_address(master) if master else "")
     if to.cluster is not None:
         host, port = to.cluster.start[0]
-        return (host, port, database, named((options["host"], options["port"])) if options else "")
+        return (host, port, database, format_address((options["host"], options["port"])) if options else "")
     if "path" in options:
         return (options["path"], None, database, "")
     return (options.get("host", "localhost"), int(options.get("port", 6379)), database, "")

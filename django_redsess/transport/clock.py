@@ -53,6 +53,6 @@ class Clock:
             return None
         return int(ahead + at * 1000) + self.moved_ms
 
-    def grow_old(self) -> None:
+    def expire(self) -> None:
         """Have the next read ask for the time: the server may be another now."""
         self._fresh_until = 0.0

@@ -21,7 +21,7 @@ from django_redsess import forks
 from django_redsess.clock import monotonic
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.outages import Outages, words_of
-from django_redsess.transport.pools import Pool, own
+from django_redsess.transport.pools import Pool, make_session_pool
 from django_redsess.transport.touched import Touched
 
 Address = tuple[str, int]
@@ -62,10 +62,10 @@ class Cluster:
         self._moving: set[int] = set()
         self._nowhere = _UnknownNode(self)
         self._lock = forks.Lock()
-        self.begin()
-        forks.begins_anew(self)
+        self.reset()
+        forks.reset_in_child(self)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Forget the thread that asks for the map: after a fork, it is in the parent only."""
         self._asked: Future[None] | None = None
         self._asked_at = 0.0
@@ -142,10 +142,10 @@ class Cluster:
         """Raise NotImplementedError. Only the cache would ask for a connection to no certain node."""
         raise NotImplementedError("The connections of this alias are for sessions only.")
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Have all asked again that was learned from the nodes."""
         for pool in list(self._pools.values()):
-            pool.forget()
+            pool.invalidate()
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         """Close the connections to all nodes."""
@@ -163,7 +163,9 @@ class Cluster:
         with self._lock:
             found = self._pools.get(address)
             if found is None:
-                found = self._pools[address] = own(self._make_pool(address), cluster=self, node=named(address))
+                found = self._pools[address] = make_session_pool(
+                    self._make_pool(address), cluster=self, node=format_address(address)
+                )
         return found
 
     def _reached_at(self, told: Address, by: Any) -> Address:
@@ -220,7 +222,7 @@ class Cluster:
             return self._owners_in(connection.read_response(), pool)
         except Exception as error:
             # Not only redis-py's: a name may be no name, and the site's function may fail.
-            self._nowhere.why = f" ({named(address)}: {words_of(error)})"
+            self._nowhere.why = f" ({format_address(address)}: {words_of(error)})"
             return []
         finally:
             connection.disconnect()
@@ -242,17 +244,17 @@ class _UnknownNode:
         self.connection_kwargs, self.is_behind_sentinel, self.address = dict[str, Any](), False, None
         self.why = ""
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         pass
 
-    def forget_reads(self) -> None:
+    def invalidate_reads(self) -> None:
         pass
 
     def take(self) -> Any:
         raise RedisConnectionError(f"No node of the cluster is known to serve them{self.why}.")
 
 
-def named(address: Address) -> str:
+def format_address(address: Address) -> str:
     """Return ``address`` as text."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

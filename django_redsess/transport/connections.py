@@ -22,7 +22,7 @@ from django_redsess.transport import caches
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.counterparts import source_like
 from django_redsess.transport.keys import Partition, other_store
-from django_redsess.transport.pools import LoopPool, Pool, own
+from django_redsess.transport.pools import LoopPool, Pool, make_session_pool
 
 _pool: Any = None
 _POOLS: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def _pool_of(alias: str, named_by: str) -> Any:
     with _POOL_LOCK:
         if not isinstance(found, Cluster):
             if found not in _OF_ALIAS:
-                _OF_ALIAS[found] = own(found)
+                _OF_ALIAS[found] = make_session_pool(found)
             found = _OF_ALIAS[found]
     return found
 
@@ -86,7 +86,7 @@ def _forget_pool(*, setting: str, **kwargs: Any) -> None:
         _pool = None
         _POOLS.clear()
     elif _pool is not None and setting == "REDSESS":
-        _pool.forget()
+        _pool.invalidate()
 
 
 setting_changed.connect(_forget_pool)

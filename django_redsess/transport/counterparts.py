@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
-from django_redsess.transport.pools import MANY, agreet, greet, stays_quiet
+from django_redsess.transport.pools import MANY, agreet, greet, keep_maintenance_off
 
 OF_ONE_HALF = frozenset(
     (
@@ -104,7 +104,7 @@ def class_like(connection_class: Any) -> Any:
 
 def options_for(connection_class: Any, source: Any) -> dict[str, Any]:
     """Return those options of the pool ``source`` of threads that mean the same to ``connection_class``."""
-    known, given = _options_of(connection_class), {**source.connection_kwargs, **stays_quiet(source)}
+    known, given = _options_of(connection_class), {**source.connection_kwargs, **keep_maintenance_off(source)}
     return {name: value for name, value in given.items() if known.has(name) and _is_shared(name)}
 
 

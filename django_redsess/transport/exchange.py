@@ -43,7 +43,7 @@ except ImportError:  # None is installed, or one that does not know them.
     PushNotification: Any = None  # type: ignore[no-redef]
 
 
-class Line(NamedTuple):
+class Internals(NamedTuple):
     """The parts of an open connection: its socket, redis-py's parser with hiredis, hiredis' reader, a buffer."""
 
     sock: Any
@@ -52,7 +52,7 @@ class Line(NamedTuple):
     buffer: Any
 
 
-class LoopLine(NamedTuple):
+class LoopInternals(NamedTuple):
     """
     The parts of an open connection of an event loop.
 
@@ -66,16 +66,16 @@ class LoopLine(NamedTuple):
     reader: Any
 
 
-def line_of(connection: Any) -> Line | None:
+def internals_of(connection: Any) -> Internals | None:
     """Return the line of an open connection, or None if its exchanges take the public way."""
     parser = getattr(connection, "_parser", None)
     if parser is None or type(parser) is not _HiredisParser or connection.health_check_interval:
         return None
-    line = Line(socket_of(connection), parser, getattr(parser, "_reader", None), getattr(parser, "_buffer", None))
+    line = Internals(socket_of(connection), parser, getattr(parser, "_reader", None), getattr(parser, "_buffer", None))
     return None if None in (line.sock, line.reader, line.buffer) else line
 
 
-def loop_line_of(connection: Any) -> LoopLine | None:
+def loop_internals_of(connection: Any) -> LoopInternals | None:
     """Return the line of an open connection of an event loop, or None if its exchanges take the public way."""
     at_eof = getattr(getattr(connection, "_reader", None), "at_eof", None)
     if at_eof is None:
@@ -83,7 +83,7 @@ def loop_line_of(connection: Any) -> LoopLine | None:
     write = getattr(getattr(connection, "_writer", None), "write", None)
     parser = getattr(connection, "_parser", None)
     reader = getattr(parser, "_reader", None) if type(parser) is _AsyncHiredisParser else None
-    return LoopLine(at_eof, None if connection.health_check_interval else write, parser, reader)
+    return LoopInternals(at_eof, None if connection.health_check_interval else write, parser, reader)
 
 
 def socket_of(connection: Any) -> Any:
@@ -101,7 +101,7 @@ def retries_of(retry: Any) -> int:
     return int(getattr(retry, "_retries", 1))
 
 
-def send_and_read(line: Line, packed: bytes, answers: list[Any], replies: int) -> None:
+def send_and_read(line: Internals, packed: bytes, answers: list[Any], replies: int) -> None:
     """Send ``packed``, and add so many ``replies`` to ``answers``, as redis-py does it."""
     sock, parser, reader, buffer = line
     try:
@@ -152,7 +152,7 @@ class FollowUp:
     read: Callable[[list[Any]], None]
 
 
-Then = Callable[[list[Any]], FollowUp | None]
+FollowUpMaker = Callable[[list[Any]], FollowUp | None]
 """A function that gets the replies, and returns what to send behind them, or None."""
 
 
@@ -163,7 +163,7 @@ class Send:
     to: Any
     packed: bytes
     replies: int
-    then: Then | None = None
+    then: FollowUpMaker | None = None
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ def _leave_master(connections: Any, answers: list[Any]) -> bool:
     return False
 
 
-def send(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
+def send(connections: Any, packed: bytes, replies: int, then: FollowUpMaker | None = None) -> list[Any]:
     """
     Send ``packed`` on one of the ``connections`` of a pool. Return its replies; ``replies`` is their number.
 
@@ -234,8 +234,8 @@ def send(connections: Any, packed: bytes, replies: int, then: Then | None = None
     connection, answers = pooled.connection, list[Any]()
     answered = False
     try:
-        if pooled.line is not None:
-            send_and_read(pooled.line, packed, answers, replies)
+        if pooled.internals is not None:
+            send_and_read(pooled.internals, packed, answers, replies)
         else:
             connection.send_packed_command([packed], connection.health_check_interval)
             _read(connection, answers, replies)
@@ -286,10 +286,10 @@ def _sent_behind(connection: Any, behind: FollowUp | None) -> bool:
     return not any(isinstance(answer, Exception) for answer in answers)
 
 
-async def asend(connections: Any, packed: bytes, replies: int, then: Then | None = None) -> list[Any]:
+async def asend(connections: Any, packed: bytes, replies: int, then: FollowUpMaker | None = None) -> list[Any]:
     """Do as :func:`send` does, with the connections of the running event loop."""
     pooled = await connections.take()
-    connection, line, answers = pooled.connection, pooled.line, list[Any]()
+    connection, line, answers = pooled.connection, pooled.internals, list[Any]()
     answered = False
     try:
         if line is not None and line.write is not None and len(packed) < WRITTEN_AT_ONCE:

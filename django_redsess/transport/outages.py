@@ -74,7 +74,7 @@ class _Outage:
             if begins:
                 self._since = monotonic()
         if begins:
-            observers.event("outage_begun", server=self._server.name, error=type(error).__name__)
+            observers.notify_event("outage_begun", server=self._server.name, error=type(error).__name__)
         if not told:
             place = f" ({where or name})" if self._tells_each else ""
             words = words_of(error)
@@ -92,7 +92,7 @@ class _Outage:
         if over:
             seconds = monotonic() - self._since
             logger.info("Sessions%s %s, after %.1f seconds.", self._server.of, how, seconds)
-            observers.event("outage_over", server=self._server.name, seconds=seconds)
+            observers.notify_event("outage_over", server=self._server.name, seconds=seconds)
 
 
 class Outages:

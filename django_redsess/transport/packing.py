@@ -44,24 +44,26 @@ Part = str | bytes
 """A name or an argument that is not a number."""
 
 
-def command(name: str, *parts: Part | int) -> bytes:
+def pack_command(name: str, *parts: Part | int) -> bytes:
     """Return a plain command as the server reads it. redis-py would take longer: it looks at each part anew."""
     return b"*%d\r\n%b" % (1 + len(parts), _packed(name, *parts))
 
 
 @lru_cache(maxsize=4096)
-def head(parts: int, *first: Part) -> bytes:
+def pack_head(parts: int, *first: Part) -> bytes:
     """Return the beginning of a plain command of so many ``parts``: the ``first`` of them. It is kept for later."""
     return b"*%d\r\n%b" % (parts, _packed(*first))
 
 
 @lru_cache(maxsize=256)
-def tail(*last: Part | int) -> bytes:
-    """Return the other parts of a command that begins with :func:`head`. They are the same for all partitions."""
+def pack_tail(*last: Part | int) -> bytes:
+    """Return the other parts of a command that begins with :func:`pack_head`. They are the same for all partitions."""
     return _packed(*last)
 
 
-def script_call(script: Script, keys: tuple[Part, ...], args: Sequence[Part | int], *, by_digest: bool = True) -> bytes:
+def pack_script_call(
+    script: Script, keys: tuple[Part, ...], args: Sequence[Part | int], *, by_digest: bool = True
+) -> bytes:
     """Return the command that runs ``script``. It names the script by its digest, or brings its text."""
     how = ("EVALSHA", script.digest) if by_digest else ("EVAL", script.text)
     head = (_kept_head if len(keys) <= KEYS_OF_SESSION_MAX else _head)(*how, keys)
@@ -73,7 +75,7 @@ def with_text(packed: bytes, script: Script) -> bytes:
     return packed.replace(_packed("EVALSHA", script.digest), _packed("EVAL", script.text), 1)
 
 
-def commands_in(packed: bytes) -> list[bytes]:
+def split_commands(packed: bytes) -> list[bytes]:
     """Return the commands of which ``packed`` consists."""
     found, at = [], 0
     while at < len(packed):

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from redis.exceptions import ResponseError
 
-from django_redsess.transport import attempts, compatibility, packing
+from django_redsess.transport import agreement, attempts, packing
 from django_redsess.transport.connections import by_server, server_of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.scripts import CONSTANTS, Script, Values
-from django_redsess.transport.steps import Call, Steps, T, now
+from django_redsess.transport.steps import ScriptCall, Steps, T, now
 
 
-def on_each(script: Script, args: Values, read: Callable[..., T]) -> list[Call[T]]:
+def on_each(script: Script, args: Values, read: Callable[..., T]) -> list[ScriptCall[T]]:
     """Return a call of ``script`` for each partition. ``read`` makes the result of a reply."""
-    return [Call(partition, script, script.keys(partition), args, read) for partition in keyspace().partitions]
+    return [ScriptCall(partition, script, script.keys(partition), args, read) for partition in keyspace().partitions]
 
 
 def batches(sids: Iterable[str], at_once: int = CONSTANTS["AT_ONCE_MAX"]) -> Iterator[tuple[Partition, list[str]]]:
@@ -38,12 +38,12 @@ def batches(sids: Iterable[str], at_once: int = CONSTANTS["AT_ONCE_MAX"]) -> Ite
             yield space.partitions[number], group[start : start + at_once]
 
 
-def share_of(maximum: int, partitions: int) -> int:
+def quota(maximum: int, partitions: int) -> int:
     """Return the share of ``maximum`` that one partition has, rounded up. ``partitions`` is their number."""
     return -(-maximum // partitions)
 
 
-class Bound(NamedTuple):
+class RankedScore(NamedTuple):
     """A score, and how many entries of each partition have a lower one."""
 
     score: int
@@ -54,7 +54,9 @@ class Bound(NamedTuple):
         return sum(self.counts)
 
 
-def bisect(bound_at: Callable[[int], Steps[Bound]], rank: int, low: Bound, high: Bound) -> Steps[tuple[Bound, Bound]]:
+def bisect(
+    bound_at: Callable[[int], Steps[RankedScore]], rank: int, low: RankedScore, high: RankedScore
+) -> Steps[tuple[RankedScore, RankedScore]]:
     """
     Move ``low`` and ``high`` together until there is no score between them, and return them.
 
@@ -71,11 +73,11 @@ def bisect(bound_at: Callable[[int], Steps[Bound]], rank: int, low: Bound, high:
 
 
 E = TypeVar("E", bound=tuple[Any, ...])
-Parts = list[list[list[E]]]
+EntryLists = list[list[list[E]]]
 """The entries of some partitions, each of which may have several lists."""
 
 
-def share(wanted: int, partitions: int) -> int:
+def rows_per_partition(wanted: int, partitions: int) -> int:
     """Return how many entries to read from each partition for a page of ``wanted`` entries: its share and a margin."""
     mean = wanted / partitions
     # Rarely has one partition of 64 more than this of a page, if users are spread evenly.
@@ -83,7 +85,7 @@ def share(wanted: int, partitions: int) -> int:
 
 
 def merged(
-    read: Callable[[Sequence[int], int], Steps[Parts[E]]], partitions: int, wanted: int, *, reverse: bool = False
+    read: Callable[[Sequence[int], int], Steps[EntryLists[E]]], partitions: int, wanted: int, *, reverse: bool = False
 ) -> Steps[list[E]]:
     """
     Return the first ``wanted`` entries of all lists. With ``reverse``, the last ones come first, in each list too.
@@ -91,7 +93,7 @@ def merged(
     ``read`` takes numbers of partitions, and how many entries of each list to read at most. A list of which all entries
     belong to the page may have more of them. Its partition is read again, so far that the page is certain.
     """
-    count = share(wanted, partitions)
+    count = rows_per_partition(wanted, partitions)
     parts = yield from read(range(partitions), count)
     page = _first(parts, wanted, reverse)
     if count < wanted:
@@ -110,7 +112,7 @@ def merged(
     return page
 
 
-def _first(parts: Parts[E], wanted: int, reverse: bool) -> list[E]:
+def _first(parts: EntryLists[E], wanted: int, reverse: bool) -> list[E]:
     return sorted((entry for lists in parts for entries in lists for entry in entries), reverse=reverse)[:wanted]
 
 
@@ -121,22 +123,22 @@ Scored = tuple[float, bytes]
 """An entry of a sorted set: score and member."""
 
 
-def together(calls: Sequence[Call[T]]) -> Steps[list[T]]:
+def together(calls: Sequence[ScriptCall[T]]) -> Steps[list[T]]:
     """
     Send ``calls``, those to the same server in one pipeline. Return their results in the same order.
 
-    The calls must be repeatable, and have nothing to send before their scripts. Raises what :class:`Call` raises.
+    The calls must be repeatable, and have nothing to send before their scripts. Raises what :class:`ScriptCall` raises.
     """
     if len(calls) == 1:
         return [(yield from calls[0])]
     results = dict[int, T]()
-    yield from compatibility.agree([call.partition for call in calls])
+    yield from agreement.agree([call.partition for call in calls])
     waiting = list(range(len(calls)))
     while waiting:
         refused: list[int] = []
         for server, numbers in by_server([call.partition for call in calls], waiting).items():
             of_server = [calls[number] for number in numbers]
-            packed = b"".join(packing.script_call(call.script, call.keys, call.args) for call in of_server)
+            packed = b"".join(packing.pack_script_call(call.script, call.keys, call.args) for call in of_server)
             first = of_server[0]
             tag, task = first.partition.tag, first.script.task
             answers = yield from attempts.fetch(server, tag, task, packed, len(of_server), 0)
@@ -167,10 +169,10 @@ def ask_each(
     commands. Each partition has so many ``replies``. The commands must be repeatable. An error among the first
     ``needed`` of a partition, by default among all, is raised; a later one is returned. ``name`` stands for what is
     asked, where it meets an outage. One of the commands may run ``script``. Raises what
-    :class:`~django_redsess.transport.steps.Commands` raises.
+    :class:`~django_redsess.transport.steps.Pipeline` raises.
     """
     found, needed = dict[int, list[Any]](), replies if needed is None else needed
-    yield from compatibility.agree(partitions)
+    yield from agreement.agree(partitions)
     waiting = list(range(len(partitions)))
     while waiting:
         again: list[int] = []
@@ -206,7 +208,7 @@ def with_scores(reply: list[Any]) -> list[Scored]:
     return list(zip(map(float, reply[1::2]), reply[::2], strict=True))
 
 
-_TIME = packing.command("TIME")
+_TIME = packing.pack_command("TIME")
 
 
 def _has_error(replies: list[Any]) -> bool:

@@ -122,7 +122,7 @@ class PooledConnection:
     between any two steps takes no pooled connection.
     """
 
-    __slots__ = ("__weakref__", "connection", "fresh_until", "home", "is_open", "known", "line", "server")
+    __slots__ = ("__weakref__", "connection", "fresh_until", "home", "internals", "is_open", "known", "server")
 
     def __init__(self, home: list[PooledConnection]) -> None:
         # A list of its pool. In a forked process the pool has another list, and this one's connections are nobody's.
@@ -130,7 +130,7 @@ class PooledConnection:
         self.connection: Any = None
         self.is_open = False
         self.fresh_until = 0.0
-        self.line: Any = None
+        self.internals: Any = None
         # Behind Sentinel, the address that the connection led to.
         self.server: tuple[str, int] | None = None
         self.known: _Known
@@ -175,12 +175,12 @@ class PooledConnections:
 
     def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
         self._make_source, self.max_connections, self.wait_seconds = make_source, max_connections, wait_seconds
-        self.begin()
+        self.reset()
         self.is_behind_sentinel = hasattr(self.source, "sentinel_manager")
         self._follows_master = self.is_behind_sentinel and self.source.is_master
         self._may_be_moved = bool(getattr(self.source, "maint_notifications_enabled", bool)())
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Begin without any pooled connection. Those of the parent of a forked process are not this process's."""
         # The source of the parent may be locked: redis-py waits for that lock, also to find out that it was forked.
         self.source = self._make_source()
@@ -328,7 +328,7 @@ class LoopPool(PooledConnections):
         # The event loop has noticed which connections the server closed.
         if (
             pooled.is_open
-            and (line := pooled.line) is not None
+            and (line := pooled.internals) is not None
             and not line.at_eof()
             and not (self._may_be_moved and pooled.connection.should_reconnect())
         ):
@@ -393,7 +393,7 @@ class LoopPool(PooledConnections):
                 if not pooled.is_open or (self._may_be_moved and connection.should_reconnect()):
                     await connection.disconnect(nowait=True)
                 await self.source.ensure_connection(connection)
-            pooled.line, pooled.is_open = exchange.loop_line_of(pooled.connection), True
+            pooled.internals, pooled.is_open = exchange.loop_internals_of(pooled.connection), True
             if self.has_new_master(pooled):
                 await self.lose_idle()
         except BaseException:
@@ -402,7 +402,7 @@ class LoopPool(PooledConnections):
 
 
 async def _aclose(pooled: PooledConnection) -> None:
-    pooled.is_open, pooled.line = False, None
+    pooled.is_open, pooled.internals = False, None
     if pooled.connection is not None:
         await pooled.connection.disconnect(nowait=True)
 
@@ -452,7 +452,7 @@ class Pool(PooledConnections):
 
     def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
         super().__init__(make_source, max_connections, wait_seconds)
-        forks.begins_anew(self)
+        forks.reset_in_child(self)
         self.clock, self.outages, self.touched, self.cluster = Clock(), Outages(), Touched(), None
         self.agreed: set[str] = set()
         self.address: tuple[str, int | None, int, str] | None = None
@@ -480,15 +480,15 @@ class Pool(PooledConnections):
         """Return the pool of one of the servers, without connecting. All have the same options."""
         return self
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Have all asked again that was learned from the server: what is agreed on, its time, and what is touched."""
         self.agreed.clear()
-        self.forget_reads()
+        self.invalidate_reads()
 
-    def forget_reads(self) -> None:
+    def invalidate_reads(self) -> None:
         """Have the next read of each session ask for all: the server, or what it holds, may be another now."""
-        self.clock.grow_old()
-        self.touched.forget()
+        self.clock.expire()
+        self.touched.clear()
 
     def alone(self, **options: Any) -> Any:
         """Return a connection that is not of the pool, and is not open yet. It repeats nothing by itself."""
@@ -499,7 +499,7 @@ class Pool(PooledConnections):
         """Return a connection that is ready. Raises redis-py's ConnectionError if none gets free in time."""
         # uWSGI forks without telling Python.
         if self._pid != getpid():
-            self.begin()
+            self.reset()
         try:
             pooled = self._wait() if self._waiting else self._idle.pop()
         except IndexError:
@@ -592,7 +592,7 @@ class Pool(PooledConnections):
                 connection.disconnect()
                 # Sending would connect too, but behind Sentinel to the old address.
                 connection.connect()
-            pooled.line, pooled.is_open = exchange.line_of(pooled.connection), True
+            pooled.internals, pooled.is_open = exchange.internals_of(pooled.connection), True
             if self.has_new_master(pooled):
                 self.lose_idle()
         except BaseException:
@@ -610,12 +610,12 @@ class Pool(PooledConnections):
 
 
 def _close(pooled: PooledConnection) -> None:
-    pooled.fresh_until, pooled.is_open, pooled.line = 0.0, False, None
+    pooled.fresh_until, pooled.is_open, pooled.internals = 0.0, False, None
     if pooled.connection is not None:
         pooled.connection.disconnect()
 
 
-def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
+def make_session_pool(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
     """
     Return a pool for sessions with the settings of ``found``, a pool of redis-py that stays as it is.
 
@@ -640,7 +640,7 @@ def own(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
 def _source_like(found: Any, **defaults: Any) -> Any:
     """Return a new pool of redis-py with the settings of ``found``. It shares no lock with that, and no connection."""
     given = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
-    options = {**defaults, **given, **stays_quiet(found)}
+    options = {**defaults, **given, **keep_maintenance_off(found)}
     options |= {"connection_class": found.connection_class, "max_connections": MANY}
     if not isinstance(found, SentinelConnectionPool):
         return redis.ConnectionPool(**options)
@@ -658,7 +658,7 @@ def _source_like(found: Any, **defaults: Any) -> Any:
     )
 
 
-def stays_quiet(source: Any) -> dict[str, Any]:
+def keep_maintenance_off(source: Any) -> dict[str, Any]:
     """
     Return the option that keeps messages about maintenance off, if the pool ``source`` has them off.
 

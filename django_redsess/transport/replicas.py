@@ -20,7 +20,7 @@ from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import FollowUp
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outages import words_of
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 
 logger = logging.getLogger("django_redsess")
 
@@ -52,11 +52,11 @@ class Confirmation:
             return None
         # The operation waits in vain only once.
         milliseconds = 1 if self.is_short else self._milliseconds
-        packed, reply_count = command("WAIT", self._replicas, milliseconds), 1
+        packed, reply_count = pack_command("WAIT", self._replicas, milliseconds), 1
         if not reasons:
             # The script may have written nothing, and Valkey would not wait for what other connections wrote. So this
             # connection writes something: a count that stays the same.
-            packed, reply_count = command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
+            packed, reply_count = pack_command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
         return FollowUp(packed, reply_count, milliseconds / 1000, partial(self._learn, server_of(partition).outages.of))
 
     def _learn(self, of_node: str, replies: list[Any]) -> None:

@@ -40,7 +40,7 @@ FILES = (
     *("common", "user_limit", "blocks", "session", "moving", "growing", "online", "viewed", "cleaning", "tries"),
     "locking",
     "agreement",
-    "permissions",
+    "acl",
 )
 """The files, in the order in which their blocks stand in a script."""
 
@@ -261,10 +261,10 @@ NEXT_DEADLINE = Script("next_deadline")
 SCAN_KEYS = Script("scan_keys")
 
 AGREEMENT = Script("agreement")
-PERMISSIONS = Script("permissions")
+ACL = Script("acl")
 
 
-def every() -> list[Script]:
+def all_scripts() -> list[Script]:
     """Return all scripts."""
     return [value for value in globals().values() if isinstance(value, Script)]
 
@@ -275,17 +275,13 @@ def move_clock(milliseconds: int) -> None:
 
     Each then has another text and another digest. So a site in production pays nothing for it.
     """
-    for script in every():
+    for script in all_scripts():
         script.move_clock(milliseconds)
 
 
-def commands() -> list[str]:
-    """Name the commands that the scripts run, as their texts have them."""
-    return commands_of(*every())
-
-
 @cache
-def commands_of(*scripts: Script) -> list[str]:
-    """Name the commands that these scripts may run."""
-    calls = [call for script in scripts for call in re.findall(r"redis\.p?call\(([^,)]+)", script.text)]
+def commands_of_scripts(*scripts: Script) -> list[str]:
+    """Name the commands that ``scripts``, or all scripts, may run, as their texts have them."""
+    texts = [script.text for script in scripts or all_scripts()]
+    calls = [call for text in texts for call in re.findall(r"redis\.p?call\(([^,)]+)", text)]
     return sorted({name for call in calls for name in re.findall(r'"([A-Z]+)"', call)})

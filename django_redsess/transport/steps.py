@@ -5,8 +5,8 @@ Work is a generator. It yields what it waits for: :class:`Send`, :class:`Pause`,
 :class:`CallOutside`. It is sent the result, or thrown the error. :func:`drive` and :func:`adrive` do what is yielded,
 and differ in nothing but ``await``. All else is written once.
 
-:class:`Call` and :class:`Commands` are one round trip each, as a value. Steps yield *from* them, and get a result whose
-type is known.
+:class:`ScriptCall` and :class:`Pipeline` are one round trip each, as a value. Steps yield *from* them, and get a result
+whose type is known.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from asgiref.sync import sync_to_async
 from django_redsess import signals
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import EndedSession, Reason
-from django_redsess.transport import attempts, compatibility, exchange
+from django_redsess.transport import agreement, attempts, exchange
 from django_redsess.transport.attempts import PipelineExtras
 from django_redsess.transport.connections import loop_pool, server_of
 from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import Partition, Store, is_sid, other_store, using
-from django_redsess.transport.packing import Part, command
+from django_redsess.transport.packing import Part, pack_command
 from django_redsess.transport.replicas import Confirmation
 from django_redsess.transport.scripts import Script
 
@@ -223,7 +223,7 @@ async def _await(pause: Pause) -> None:
 
 
 @dataclass(slots=True)
-class Call(Step[T]):
+class ScriptCall(Step[T]):
     """
     One script on the server of one partition: what is sent, and ``read``, which makes a result of the reply.
 
@@ -254,18 +254,18 @@ class Call(Step[T]):
     def __iter__(self) -> Steps[T]:
         tag, server = self.partition.tag, server_of(self.partition)
         if tag not in server.agreed:
-            yield from compatibility.agree([self.partition])
+            yield from agreement.agree([self.partition])
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
         then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
         extras = PipelineExtras(before, self.reply_count, then)
-        reply, replies = yield from attempts.run(
+        reply, replies = yield from attempts.run_script(
             tag, self.script, self.keys, self.args, self.first_attempt_args, extras, self.name
         )
         result = yield from self.finished(reply, () if self.before is None else (replies,))
         if tag not in server.agreed:
             # The server did not know the script: it may have lost its data. This process must be the first to write.
             with suppress(SessionStoreUnavailable):
-                yield from compatibility.agree([self.partition])
+                yield from agreement.agree([self.partition])
         return result
 
     def finished(self, reply: Any, beside: tuple[Any, ...] = ()) -> Steps[T]:
@@ -282,13 +282,13 @@ class Call(Step[T]):
 
 
 @dataclass(slots=True)
-class Commands(Step[T]):
+class Pipeline(Step[T]):
     """
     Plain commands in one round trip to the server of ``partition``: ``read`` makes a result of their replies.
 
     ``packed`` are the commands. ``replies`` is how many replies there are; an error among the first ``needed`` is
     raised. ``name`` stands for what is asked, where it meets an outage. One of the commands may run ``script``, which
-    declares all its keys. Raises what :class:`Call` raises.
+    declares all its keys. Raises what :class:`ScriptCall` raises.
     """
 
     partition: Partition
@@ -302,7 +302,7 @@ class Commands(Step[T]):
     def __iter__(self) -> Steps[T]:
         tag, server = self.partition.tag, server_of(self.partition)
         if tag not in server.agreed:
-            yield from compatibility.agree([self.partition])
+            yield from agreement.agree([self.partition])
         replies = yield from attempts.fetch(server, tag, self.name, self.packed, self.replies, self.needed, self.script)
         return self.read(replies)
 
@@ -312,6 +312,6 @@ def now(partition: Partition) -> Steps[int]:
     server = server_of(partition)
     known: int | None = server.clock.now()
     if known is None:
-        reply = yield from attempts.fetch(server, partition.tag, "time", command("TIME"), 1)
+        reply = yield from attempts.fetch(server, partition.tag, "time", pack_command("TIME"), 1)
         known = server_of(partition).clock.learn(reply[0])
     return known

@@ -33,6 +33,6 @@ class Touched:
             self._sessions, self._seen = {}, seen
         self._sessions[name] = deadline_in_record
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget all sessions."""
         self._sessions = {}

@@ -23,7 +23,7 @@ from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import is_sid, keyspace
 from django_redsess.transport.partitions import together
-from django_redsess.transport.steps import Call, EndedSessions, Steps, adrive, drive, time_of
+from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, adrive, drive, time_of
 from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
 
@@ -41,7 +41,7 @@ def item_id(item: str | int) -> str:
     raise ValueError(f"An item id is an integer, or text of 1 to {ITEM_BYTES_MAX} bytes in UTF-8.")
 
 
-def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
+def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> ScriptCall[bool]:
     """
     Record that a live session viewed ``item``, and count the view. ``touch`` tells how the session is touched.
 
@@ -52,7 +52,7 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
     partition = space.of_sid(sid)
     keys, args = viewing_keys(partition, item), scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
     if touch is Touch.NOTHING:
-        return Call(partition, scripts.RECORD_VIEW, keys, args, _noted)
+        return ScriptCall(partition, scripts.RECORD_VIEW, keys, args, _noted)
     touching = templates(space.prefix, space.count)[space.number_of(sid)].touch
     name = sid.encode()
 
@@ -60,18 +60,18 @@ def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Call[bool]:
         seen = reading.seen_at(now)
         return touching % (seen, name, seen, name)
 
-    return Call(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
+    return ScriptCall(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
 
 
 def _noted(reply: int, ended: EndedSessions, touched: object = None) -> bool:
     return bool(reply)
 
 
-def count_view(item: str) -> Call[bool]:
+def count_view(item: str) -> ScriptCall[bool]:
     """Count a view of ``item`` that was recorded in another partition."""
     partition, script = keyspace().of_item(item), scripts.COUNT_VIEW
     keys = script.keys(partition, popularity=partition.viewed)
-    return Call(partition, script, keys, script.arguments(item=item, items_max=items_max()), bool)
+    return ScriptCall(partition, script, keys, script.arguments(item=item, items_max=items_max()), bool)
 
 
 def record_view(session: SessionStore, item: str) -> Steps[bool]:
@@ -194,7 +194,7 @@ def _recent(session: SessionBase | str, limit: int) -> Steps[list[ViewedItem]]:
         return []
     partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
     args = script.arguments(sid=sid, limit=limit)
-    reply: list[Any] = yield from Call(partition, script, script.keys(partition), args, list)
+    reply: list[Any] = yield from ScriptCall(partition, script, script.keys(partition), args, list)
     pairs = zip(reply[::2], reply[1::2], strict=True)
     # Another program may have written anything.
     return [ViewedItem(item.decode(errors="replace"), time_of(at)) for item, at in pairs]
@@ -222,7 +222,7 @@ def _forget(session: SessionBase | str, item: str | int | None) -> Steps[int]:
         return 0
     partition, script = keyspace().of_sid(sid), scripts.FORGET_ITEMS
     keys = script.keys(partition, items=partition.viewed_by(sid))
-    return (yield from Call(partition, script, keys, script.arguments(item=text), int))
+    return (yield from ScriptCall(partition, script, keys, script.arguments(item=text), int))
 
 
 def forget(session: SessionBase | str, item: str | int | None = None) -> int:
@@ -304,7 +304,7 @@ async def atotal() -> ViewTotal:
     return await adrive(_total())
 
 
-def _removed(calls: list[Call[int]]) -> Steps[int]:
+def _removed(calls: list[ScriptCall[int]]) -> Steps[int]:
     return sum((yield from together(calls)))
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.packing import head, tail
-from django_redsess.transport.partitions import Bound, Parts, ask_each, bisect, merged, with_scores
+from django_redsess.transport.packing import pack_head, pack_tail
+from django_redsess.transport.partitions import EntryLists, RankedScore, ask_each, bisect, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
-from django_redsess.transport.steps import Call, Steps, time_of
+from django_redsess.transport.steps import ScriptCall, Steps, time_of
 
 T = TypeVar("T")
 
@@ -46,17 +46,19 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
         script = scripts.ITEMS_BY_RANK
         keys = script.keys(partitions[0], items=partitions[0].viewed)
         args = script.arguments(first=first, last=first + limit - 1)
-        entries: list[Any] = yield from Call(partitions[0], script, keys, args, list)
+        entries: list[Any] = yield from ScriptCall(partitions[0], script, keys, args, list)
         return [(item.decode(errors="replace"), _views(score)) for score, item in with_scores(entries)]
     starts, passed = [0] * len(partitions), 0
     if first + limit > SHALLOW:
         starts = yield from split(first)
         passed = first
 
-    def read(numbers: Sequence[int], count: int) -> Steps[Parts[tuple[int, int, bytes]]]:
+    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[tuple[int, int, bytes]]]:
         def commands(number: int, _: int) -> bytes:
             start = starts[numbers[number]]
-            return head(5, "ZRANGE", partitions[numbers[number]].viewed) + tail(start, start + count - 1, "WITHSCORES")
+            return pack_head(5, "ZRANGE", partitions[numbers[number]].viewed) + pack_tail(
+                start, start + count - 1, "WITHSCORES"
+            )
 
         found = yield from ask_each("popular", [partitions[number] for number in numbers], commands, 1)
         return [
@@ -92,20 +94,20 @@ def split(rank: int) -> Steps[list[int]]:
     return sure
 
 
-def counts(at_least: int) -> list[Call[ViewTotal]]:
+def counts(at_least: int) -> list[ScriptCall[ViewTotal]]:
     """Count each partition's items that have at least ``at_least`` views, and the views of all its items."""
     args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
     return [_call(partition, scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]
 
 
-def views_of(item: str) -> Call[int]:
+def views_of(item: str) -> ScriptCall[int]:
     """Read how often ``item`` was viewed."""
     partition = keyspace().of_item(item)
     args = scripts.VIEW_COUNTS.arguments(items=[item])
     return _call(partition, scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
 
 
-def reset(items: Sequence[str]) -> list[Call[int]]:
+def reset(items: Sequence[str]) -> list[ScriptCall[int]]:
     """Remove the view counts of these items, up to 250 a call. Each call returns how many views it removed."""
     script = scripts.RESET_COUNTS
     by_partition: dict[Partition, list[str]] = {}
@@ -118,13 +120,13 @@ def reset(items: Sequence[str]) -> list[Call[int]]:
     ]
 
 
-def reset_all() -> list[Call[int]]:
+def reset_all() -> list[ScriptCall[int]]:
     """Remove the view counts of each partition's items. Each call returns how many views it removed."""
     args = scripts.RESET_COUNTS.arguments(items=())
     return [_call(partition, scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
 
 
-def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
+def trim(keep: Sequence[int], *, limit: int) -> list[ScriptCall[tuple[int, int]]]:
     """
     Remove up to ``limit`` (250 at most) of each partition's least viewed items. ``keep`` says how many each one keeps.
 
@@ -137,15 +139,15 @@ def trim(keep: Sequence[int], *, limit: int) -> list[Call[tuple[int, int]]]:
     ]
 
 
-def _bound_at(score: int) -> Steps[Bound]:
+def _bound_at(score: int) -> Steps[RankedScore]:
     partitions = keyspace().partitions
-    end = tail(f"({score}")
+    end = pack_tail(f"({score}")
 
     def commands(number: int, _: int) -> bytes:
-        return head(4, "ZCOUNT", partitions[number].viewed, "-inf") + end
+        return pack_head(4, "ZCOUNT", partitions[number].viewed, "-inf") + end
 
     found = yield from ask_each("popular", partitions, commands, 1)
-    return Bound(score, [count for (count,) in found])
+    return RankedScore(score, [count for (count,) in found])
 
 
 def _total(reply: Sequence[bytes | int]) -> ViewTotal:
@@ -153,8 +155,8 @@ def _total(reply: Sequence[bytes | int]) -> ViewTotal:
     return ViewTotal(items, views, time_of(since * 1000) if since else None)
 
 
-def _call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> Call[T]:
-    return Call(partition, script, script.keys(partition, popularity=partition.viewed), args, read)
+def _call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> ScriptCall[T]:
+    return ScriptCall(partition, script, script.keys(partition, popularity=partition.viewed), args, read)
 
 
 def _views(score: bytes | float) -> int:

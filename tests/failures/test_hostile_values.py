@@ -23,7 +23,7 @@ from django_redsess.online.listing import SessionFilter
 from tests.helpers.accounts import PASSWORD, sign_in
 from tests.helpers.admin_pages import LIST, page_of
 from tests.helpers.api import API
-from tests.helpers.store import compatibility, keyspace
+from tests.helpers.store import keyspace, pool
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
@@ -67,7 +67,7 @@ def put_back(redis, world) -> Iterator[Callable[[], None]]:
 
     yield put_back
     redis.flushall()
-    compatibility.forget()
+    pool().invalidate()
 
 
 Read = Callable[[World], object]
@@ -275,16 +275,16 @@ def test_a_meta_that_nobody_writes_is_an_outage(world, redis, put_back, caplog, 
         for name in metas:
             redis.hset(name, field, value)
         for path in ("/account/sessions/", LIST, f"{API}me/sessions", "/ready"):
-            compatibility.forget()
+            pool().invalidate()
             answer = world.root.get(path)
             assert (answer.status_code, "sessionid" in answer.cookies) == (503, False), (path, value[:10])
-        compatibility.forget()
+        pool().invalidate()
         assert world.root.get("/metrics").status_code == 200
-        compatibility.forget()
+        pool().invalidate()
         with pytest.raises(SessionStoreUnavailable) as caught:
             SessionStore(key).load()
         assert str(caught.value).isprintable()
-        compatibility.forget()
+        pool().invalidate()
         out = io.StringIO()
         with suppress(CommandError):
             call_command("online", stdout=out, stderr=out)
@@ -293,7 +293,7 @@ def test_a_meta_that_nobody_writes_is_an_outage(world, redis, put_back, caplog, 
         assert "forged line" not in out.getvalue().splitlines()
         assert max(map(len, out.getvalue().splitlines()), default=0) < 1000
     put_back()
-    compatibility.forget()
+    pool().invalidate()
     assert world.root.get(LIST).status_code == 200
     assert forged(caplog) == []
 
@@ -302,7 +302,7 @@ def test_a_meta_that_nobody_writes_is_an_outage(world, redis, put_back, caplog, 
 def test_a_meta_of_another_site_is_refused_as_such(world, redis, put_back, field: str, value: str) -> None:
     for name in {keyspace().agreement.meta, *(each.meta for each in keyspace().partitions)}:
         redis.hset(name, field, value)
-    compatibility.forget()
+    pool().invalidate()
     with pytest.raises(ImproperlyConfigured):
         online.count()
     assert json.loads(world.root.get("/ready").content)["ready"] is False

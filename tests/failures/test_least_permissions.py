@@ -200,7 +200,7 @@ def test_each_command_that_is_sent_is_in_one_list_and_that_is_what_is_listed(red
     wholes = {name.partition("|")[0] for name in packing.COMMANDS_OF_SOME}
     assert named - NOT_SENT - packing.COMMANDS <= {*wholes, *packing.COMMANDS_OF_SOME, "HELLO"}
     assert packing.COMMANDS - named == {"EVAL"} - named
-    scripts = set(lua_scripts.commands())
+    scripts = set(lua_scripts.commands_of_scripts())
     always = {name.lower() for name in packing.COMMANDS | scripts}
     assert commands(listed()) == always | {"blpop", "select", "info"}
     for name in packing.COMMANDS_OF_SOME:

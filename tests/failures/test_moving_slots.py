@@ -171,17 +171,17 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, monkeypatch, m
 def test_every_script_is_among_the_operations(redis, settings, monkeypatch) -> None:
     settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     sent = set[str]()
-    pack = packing.script_call
+    pack = packing.pack_script_call
 
     def script_call(script: Script, *args: Any, **more: Any) -> bytes:
         sent.add(script.name)
         return pack(script, *args, **more)
 
-    monkeypatch.setattr(packing, "script_call", script_call)
+    monkeypatch.setattr(packing, "pack_script_call", script_call)
     for work in OPERATIONS:
         redis.flushall()
         assert list(work(World(redis))) == [None]
     for read in reads_of(World(redis)).values():
         read()
     # It reads rules of the server only.
-    assert {script.name for script in scripts.every()} - sent == {"permissions"}
+    assert {script.name for script in scripts.all_scripts()} - sent == {"acl"}

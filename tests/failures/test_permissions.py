@@ -12,11 +12,11 @@ from redis.exceptions import ResponseError
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from testproject.nodes import Node
 from testproject.servers import Server
 from tests.helpers.outages import caches, end_outage, lines_of, our_errors
-from tests.helpers.store import Commands, keyspace, pool
+from tests.helpers.store import Pipeline, keyspace, pool
 from tests.helpers.visitors import Browser, assert_unavailable
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
@@ -51,7 +51,7 @@ def test_what_the_user_of_the_server_may_not_do_is_a_503_that_says_so(browser, a
     cookie = browser.cookie
     may(*rules)
     # A read asks for more than the record, if this process has not seen the session lately.
-    pool().forget_reads()
+    pool().invalidate_reads()
     for _ in range(3):
         assert_unavailable(browser.get(f"{browser.views}/who/"))
     [line] = our_errors(log)
@@ -132,5 +132,5 @@ def test_a_pass_that_lacks_a_permission_ends_at_once_and_names_it(may, option: s
 
 def test_a_fault_of_ours_is_no_outage(redis, log) -> None:
     with pytest.raises(ResponseError, match="wrong number of arguments"):
-        Commands(keyspace().partitions[0], "read", command("GET"), 1, list).run()
+        Pipeline(keyspace().partitions[0], "read", pack_command("GET"), 1, list).run()
     assert lines_of(log, "django_redsess", logging.ERROR) == []

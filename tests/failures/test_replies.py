@@ -14,7 +14,7 @@ from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from testproject.servers import Server
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, end_outage, frozen
 from tests.helpers.proxy import Proxy
@@ -117,7 +117,7 @@ def test_the_exception_of_a_signal_leaves_a_reply_to_nobody(visitors, proxy, mar
         assert SessionStore(cookie)["name"] == name
 
 
-HALF = command("ECHO", "first") + command("BLPOP", "{redsess}:nothing", 20) + command("PING")
+HALF = pack_command("ECHO", "first") + pack_command("BLPOP", "{redsess}:nothing", 20) + pack_command("PING")
 """Its first reply comes at once, the others do not."""
 
 
@@ -140,7 +140,7 @@ def test_the_exception_of_a_signal_between_two_replies_leaves_none_to_anybody(re
         fetch("half", HALF, 3)
     thread.join()
     wait_until(lambda: not waits(server))
-    assert fetch("ping", command("PING"), 1) == [b"PONG"]
+    assert fetch("ping", pack_command("PING"), 1) == [b"PONG"]
 
 
 @pytest.mark.parametrize("reach", ["RESP2", "RESP3", "sentinel"], indirect=True)
@@ -154,13 +154,13 @@ def test_a_task_cancelled_between_two_replies_or_a_time_out_leaves_none_to_anybo
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await afetch("ping", command("PING"), 1) == [b"PONG"]
+        assert await afetch("ping", pack_command("PING"), 1) == [b"PONG"]
 
     asyncio.run(asyncio.wait_for(visit(), 20))
     reach(timeout=0.2)
     with pytest.raises(SessionStoreUnavailable):
         fetch("half", HALF, 3)
-    assert fetch("ping", command("PING"), 1) == [b"PONG"]
+    assert fetch("ping", pack_command("PING"), 1) == [b"PONG"]
 
 
 @pytest.mark.parametrize("marker", ["HGET", GREETING])

@@ -12,7 +12,7 @@ from django.test import AsyncClient, Client
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from tests.helpers.outages import full, replica
-from tests.helpers.store import compatibility, dump, stored
+from tests.helpers.store import dump, pool, stored
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
@@ -28,7 +28,7 @@ def process(settings, redis) -> Iterator[Callable[..., None]]:
     def start(key: str, *fallbacks: str, **redsess: Any) -> None:
         settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = key, list(fallbacks)
         settings.REDSESS = {**settings.REDSESS, **redsess}
-        compatibility.forget()
+        pool().invalidate()
 
     yield start
     settings.REDSESS = before

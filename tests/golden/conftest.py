@@ -8,7 +8,7 @@ import pytest
 from tests.golden import dumps
 from tests.golden.contents import STORES, settings_of
 from tests.golden.dumps import Golden
-from tests.helpers.store import compatibility
+from tests.helpers.store import pool
 
 WRITTEN = [(release, store) for release in dumps.releases() for store in STORES]
 
@@ -19,10 +19,10 @@ def golden(request: pytest.FixtureRequest, redis: Any, settings: Any) -> Iterato
     found = dumps.read(*request.param)
     use(settings, found.options)
     dumps.put(redis, found)
-    compatibility.forget()
+    pool().invalidate()
     yield found
     # Tries and notes last a moment, and the marks are of sessions that ended long ago.
-    compatibility.forget()
+    pool().invalidate()
 
 
 def use(settings: Any, options: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.signals import Reason
 from tests.golden.contents import BLOCKS, ENDED, FOR_EVER, MESSAGE, MOVED, POPULARITY, ROTATED, SESSIONS, VIEWS, Session
 from tests.golden.dumps import Golden
-from tests.helpers.store import blocks, bucket_of, compatibility, drive, keyspace, sid_of, stored
+from tests.helpers.store import blocks, bucket_of, drive, keyspace, pool, sid_of, stored
 
 pytestmark = [pytest.mark.both_servers]
 
@@ -186,10 +186,10 @@ def test_it_is_refused_to_whom_it_does_not_suit(golden, settings) -> None:
         ({"REDSESS": {**settings.REDSESS, "PARTITIONS": 64}}, f"over {count} partitions"),
     ):
         with override_settings(**wrong):
-            compatibility.forget()
+            pool().invalidate()
             with pytest.raises(ImproperlyConfigured, match=words):
                 online.count()
-        compatibility.forget()
+        pool().invalidate()
 
 
 def test_it_is_cleaned_checked_and_repaired(golden, redis, capsys) -> None:

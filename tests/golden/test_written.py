@@ -7,7 +7,7 @@ import pytest
 from tests.golden import dumps
 from tests.golden.conftest import use
 from tests.golden.contents import STORES, fill
-from tests.helpers.store import compatibility
+from tests.helpers.store import pool
 
 WHAT_TO_DO = """
 This tree writes something else than release {release} did. A process of that release may run beside it, and read this:
@@ -26,7 +26,7 @@ def test_what_is_written_is_what_the_newest_golden_store_has(redis, settings, st
     expected = dumps.read(release, store)
     assert expected.options == STORES[store]
     use(settings, expected.options)
-    compatibility.forget()
+    pool().invalidate()
     found = dumps.taken(redis, expected.options, fill(redis))
     before, now = dumps.comparable(expected), dumps.comparable(found)
     if found.zlib != expected.zlib:

@@ -31,7 +31,7 @@ from tests.helpers.store import (
     Client,
     Limit,
     Visit,
-    compatibility,
+    agreement,
     drive,
     faults,
     keyspace,
@@ -387,7 +387,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: _no_views(),
     ),
     "sample": (lambda world: cleaning.sample(), lambda world: True),
-    "take_new_secret_key": (lambda world: drive(compatibility.take_new_secret_key()), lambda world: True),
+    "take_new_secret_key": (lambda world: drive(agreement.take_new_secret_key()), lambda world: True),
 }
 """What is done by a single call, and what holds afterwards."""
 

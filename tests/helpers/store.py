@@ -26,7 +26,7 @@ from django_redsess.session.notice import Notice
 from django_redsess.session.record import Client, Record, client_packed, pack, revision_of, unpack, with_revision
 from django_redsess.session.user_limit import REFUSE, Limit
 from django_redsess.signals import Reason
-from django_redsess.transport import attempts, compatibility, scripts
+from django_redsess.transport import agreement, attempts, scripts
 from django_redsess.transport.connections import loop_pool, pool, server_of
 from django_redsess.transport.keys import (
     Keyspace,
@@ -39,29 +39,29 @@ from django_redsess.transport.keys import (
     sid_of,
     using,
 )
-from django_redsess.transport.steps import Commands, Steps, adrive, drive, in_store
+from django_redsess.transport.steps import Pipeline, Steps, adrive, drive, in_store
 
 __all__ = [
     "AGENTS",
     "REFUSE",
     "WINDOW_BITS",
     "Client",
-    "Commands",
     "Keyspace",
     "Limit",
     "Notice",
     "Partition",
+    "Pipeline",
     "Record",
     "Steps",
     "Store",
     "Visit",
     "address_score",
+    "agreement",
     "attempts",
     "blocks",
     "bucket_of",
     "bucket_of_user",
     "client_packed",
-    "compatibility",
     "decrypted",
     "drive",
     "in_store",
@@ -174,7 +174,7 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
     )
     _put_in_place(client, sid, older)
     # As if this process had not seen it for so long.
-    server_of(partition).forget_reads()
+    server_of(partition).invalidate_reads()
     if record.user_id:
         client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
 
@@ -210,8 +210,8 @@ def dump(client: redis.Redis) -> dict[bytes, bytes | None]:
 
 def have_agreed() -> None:
     """Have all partitions asked what this process must agree on. The test before has emptied them."""
-    compatibility.forget()
-    drive(compatibility.agree(keyspace().partitions))
+    pool().invalidate()
+    drive(agreement.agree(keyspace().partitions))
 
 
 def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

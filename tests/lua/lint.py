@@ -25,7 +25,7 @@ def main() -> int:
         return 0
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    for script in scripts.every():
+    for script in scripts.all_scripts():
         (FOLDER / f"{script.name}.lua").write_text(script.text, encoding="utf-8")
     return subprocess.run(["luacheck", *OPTIONS, "--", FOLDER]).returncode
 

@@ -60,12 +60,12 @@ def test_the_newest_eight_keys_are_known(store, agree) -> None:
 
 def test_permissions_are_those_of_the_user_who_asks(own_server) -> None:
     client = own_server.client
-    given = scripts.PERMISSIONS.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
-    assert client.eval(scripts.PERMISSIONS.text, 0, *given) == [[b"NOSUCH"], []]
+    given = scripts.ACL.arguments(commands=["GET", "SET", "NOSUCH"], names=["our:a", "our:b", "other"])
+    assert client.eval(scripts.ACL.text, 0, *given) == [[b"NOSUCH"], []]
     # None is taken for refused because it got too many arguments, or too few.
-    every = scripts.PERMISSIONS.arguments(commands=[*scripts.commands(), "EVAL", "SELECT", "WAIT"], names=["our:a"])
-    assert client.eval(scripts.PERMISSIONS.text, 0, *every) == [[], []]
+    every = scripts.ACL.arguments(commands=[*scripts.commands_of_scripts(), "EVAL", "SELECT", "WAIT"], names=["our:a"])
+    assert client.eval(scripts.ACL.text, 0, *every) == [[], []]
     client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~our:*", "-set")
-    commands, names = client.eval(scripts.PERMISSIONS.text, 0, *given)
+    commands, names = client.eval(scripts.ACL.text, 0, *given)
     assert (sorted(commands), names) == ([b"NOSUCH", b"SET"], [b"other"])
     client.execute_command("ACL", "SETUSER", "default", "allkeys", "+set")

@@ -182,7 +182,7 @@ def test_without_observers_nothing_is_called(redis, new_session) -> None:
         sys.setprofile(None)
         gc.enable()
     assert len(called) > 100
-    assert attempts.tell.__code__ not in called
+    assert attempts.notify_observers.__code__ not in called
     assert observers.__file__ not in {code.co_filename for code in called}
 
 
@@ -226,7 +226,7 @@ def calls_in(use: Any) -> tuple[int, int]:
 def test_a_slow_one_costs_one_call_and_pauses_while_the_others_are_told(slow, caplog) -> None:
     assert calls_in(use) == (1, 5)
     assert calls_in(lambda: asyncio.run(ause())) == (0, 5)
-    observers.event("conflict_merged", merges=1)
+    observers.notify_event("conflict_merged", merges=1)
     assert (slow.now, len(Notes.events)) == (1002.0, 1)
     assert lines_of(caplog, "django_redsess", logging.WARNING) == [
         "Slow is too slow, and is not called for 60 s: requests waited for it for 2.0 s (calls: 1)."
@@ -262,7 +262,7 @@ def test_what_is_a_little_slow_adds_up_and_what_is_slow_now_and_then_does_not(sl
 
 
 def use_once() -> None:
-    observers.event("conflict_merged", merges=1)
+    observers.notify_event("conflict_merged", merges=1)
 
 
 def test_one_that_sleeps_is_left_out_after_what_it_may_spare(settings, notes, monkeypatch) -> None:

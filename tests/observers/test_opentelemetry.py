@@ -210,8 +210,8 @@ def test_a_span_says_which_node_it_was(traces: Traces, where: observers.Server, 
 
 
 def test_numbers_of_the_store_are_gauges_and_its_totals_counters(traces: Traces) -> None:
-    observers.event("store_counted", signed_in=7, guests=3, lag_seconds=0.5, created=20, guests_limit=None)
-    observers.event("store_counted", signed_in=8, guests=2, lag_seconds=0.0, created=21, guests_limit=None)
+    observers.notify_event("store_counted", signed_in=7, guests=3, lag_seconds=0.5, created=20, guests_limit=None)
+    observers.notify_event("store_counted", signed_in=8, guests=2, lag_seconds=0.0, created=21, guests_limit=None)
     gauges = {name: [point.value for point in points] for name, points in traces.metrics.items()}
     assert gauges == {
         "redsess.store.signed_in": [8],

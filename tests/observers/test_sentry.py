@@ -131,7 +131,7 @@ def test_an_outage_is_unavailable_and_leaves_breadcrumbs(sentry: Envelopes, prox
 
 
 def test_numbers_of_the_store_leave_no_breadcrumb(sentry: Envelopes) -> None:
-    observers.event("store_counted", signed_in=7)
+    observers.notify_event("store_counted", signed_in=7)
     sentry_sdk.capture_message("Something has happened.")
     assert not sentry.sent[-1].get("breadcrumbs", {}).get("values")
 

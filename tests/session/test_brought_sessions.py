@@ -117,7 +117,7 @@ def view_in_place(request: HttpRequest) -> HttpResponse:
 def locked(request: HttpRequest) -> HttpResponse:
     """Whether this request has the lock of the session that the header names."""
     sid = str(brought(request).sid)
-    [has_lock] = fetch("lock", packing.command("EXISTS", keyspace().of_sid(sid).lock_of(sid)), 1)
+    [has_lock] = fetch("lock", packing.pack_command("EXISTS", keyspace().of_sid(sid).lock_of(sid)), 1)
     return HttpResponse(str(has_lock))
 
 

@@ -23,7 +23,7 @@ from django_redsess.session.compression import (
     unpacked_data,
 )
 from django_redsess.session.record import check_depth
-from django_redsess.transport.compatibility import FORMAT
+from django_redsess.transport.agreement import FORMAT
 
 pytestmark = pytest.mark.unit
 

@@ -122,11 +122,11 @@ def test_a_read_asks_only_for_what_this_process_does_not_know(
     assert asked() == {**record, "zscore": 1, "zadd": 2}
     assert [asked(passive) for passive in (False, True)] == 2 * [{**record, **deadline}]
     SessionStore(session.session_key).load()
-    server_of(keyspace().of_sid(str(session.sid))).clock.grow_old()
+    server_of(keyspace().of_sid(str(session.sid))).clock.expire()
     # A touch that writes nothing tells whether the server still takes writes.
     assert asked() == {**record, "zscore": 1, "zadd": 2, "time": 1}
     assert asked() == {**record, **deadline}
-    forget = server_of(keyspace().of_sid(str(session.sid))).forget_reads
+    forget = server_of(keyspace().of_sid(str(session.sid))).invalidate_reads
     forget()
     assert asked() == {**record, "zscore": 1, "zadd": 2, "time": 1}
 

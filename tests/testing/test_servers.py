@@ -27,7 +27,7 @@ MEMBER = {"_auth_user_id": "7", "colour": "blue"}
 def serve(pipe: Any) -> None:
     """Make a session for each value that comes, and reply how many there are."""
     # The connections are the parent's.
-    pool().begin()
+    pool().reset()
     while (colour := pipe.recv()) is not None:
         session = SessionStore()
         session.update({"_auth_user_id": "7", "colour": colour})

@@ -88,12 +88,12 @@ def test_popularity_counts_since_the_moved_time(new_session) -> None:
 
 
 def test_each_script_that_reads_the_clock_is_moved() -> None:
-    plain = {script.name: script.text for script in scripts.every()}
+    plain = {script.name: script.text for script in scripts.all_scripts()}
     with own_store(), travel(HOUR):
-        moved = {script.name for script in scripts.every() if script.text != plain[script.name]}
+        moved = {script.name for script in scripts.all_scripts() if script.text != plain[script.name]}
     # What agreement replies is read by this process's clock, which is moved by itself.
     assert moved == {name for name, text in plain.items() if '"TIME"' in text} - {"agreement"}
-    assert plain == {script.name: script.text for script in scripts.every()}
+    assert plain == {script.name: script.text for script in scripts.all_scripts()}
 
 
 def test_only_the_clock_of_a_tests_own_store_moves_and_only_ahead() -> None:

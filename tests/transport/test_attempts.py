@@ -46,8 +46,8 @@ def test_a_session_that_met_an_outage_asks_no_more(redis, new_session, round_tri
     assert round_trips() == 0
 
 
-TOUCH = packing.command("ZADD", "{redsess}:recent", 1, "sid")
-PING = packing.command("PING")
+TOUCH = packing.pack_command("ZADD", "{redsess}:recent", 1, "sid")
+PING = packing.pack_command("PING")
 
 
 @pytest.fixture(params=["threads", "tasks"])
@@ -62,13 +62,13 @@ def run(request) -> Any:
     """Look no session up, with whatever is sent in front of it."""
     args = "redsess", scripts.FIND, (b"{redsess}:login",), ()
     if request.param == "threads":
-        return lambda **more: drive(attempts.run(*args, **more))
-    return lambda **more: asyncio.run(adrive(attempts.run(*args, **more)))
+        return lambda **more: drive(attempts.run_script(*args, **more))
+    return lambda **more: asyncio.run(adrive(attempts.run_script(*args, **more)))
 
 
 def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
-    wrong = packing.command("HGET", "no")
-    pong, *errors, last = fetch("odd", PING + wrong * 3 + packing.command("ECHO", "last"), 5)
+    wrong = packing.pack_command("HGET", "no")
+    pong, *errors, last = fetch("odd", PING + wrong * 3 + packing.pack_command("ECHO", "last"), 5)
     assert (pong, last) == (b"PONG", b"last")
     assert [type(error) for error in errors] == [ResponseError] * 3
     assert fetch("ping", PING, 1) == [b"PONG"]
@@ -77,7 +77,7 @@ def test_all_replies_are_read_though_an_earlier_one_is_an_error(fetch) -> None:
 def test_long_and_many_replies(fetch) -> None:
     # More than is read from a socket at once.
     values = [str(number) * 50_000 for number in range(8)]
-    packed = b"".join(packing.command("ECHO", value) + PING for value in values)
+    packed = b"".join(packing.pack_command("ECHO", value) + PING for value in values)
     assert fetch("echo", packed, 16) == [part for value in values for part in (value.encode(), b"PONG")]
 
 
@@ -89,7 +89,7 @@ def test_the_first_reply_decides(fetch, redis) -> None:
         assert pong == b"PONG"
         assert isinstance(error, OutOfMemoryError)
     with pytest.raises(ResponseError, match="wrong number"):
-        fetch("odd", packing.command("HGET", "no") + PING, 2)
+        fetch("odd", packing.pack_command("HGET", "no") + PING, 2)
     assert fetch("touch", TOUCH, 1) == [1]
     redis.delete("{redsess}:recent")
 
@@ -106,7 +106,7 @@ def test_what_an_acl_forbids_later_does_not_disturb(fetch, redis, settings, serv
 
 
 def test_plain_commands_beside_a_script(run, redis) -> None:
-    wrong = packing.command("HGET", "no")
+    wrong = packing.pack_command("HGET", "no")
     assert run() == ([0], [])
     reply, (pong, error) = run(extras=attempts.PipelineExtras(PING + wrong, 2))
     assert (reply, pong, type(error)) == ([0], b"PONG", ResponseError)
@@ -114,7 +114,7 @@ def test_plain_commands_beside_a_script(run, redis) -> None:
 
 def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
     redis.script_flush()
-    assert run(extras=attempts.PipelineExtras(packing.command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
+    assert run(extras=attempts.PipelineExtras(packing.pack_command("RPUSH", "{redsess}:list", 1), 1)) == ([0], [1])
     assert redis.delete("{redsess}:list") == 1
     assert run() == ([0], [])
 
@@ -122,7 +122,7 @@ def test_a_script_that_is_not_known_is_repeated_alone(run, redis) -> None:
 def test_the_clock_is_the_servers(fetch, monkeypatch) -> None:
     monkeypatch.setattr("time.time", lambda: 0.0)
     clock = connections.pool().clock
-    (told,) = fetch("time", packing.command("TIME"), 1)
+    (told,) = fetch("time", packing.pack_command("TIME"), 1)
     clock.learn(told)
     at = int(told[0]) * 1000 + int(told[1]) // 1000
     assert clock.now() >= at

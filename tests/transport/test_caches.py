@@ -377,7 +377,7 @@ settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES={"sessions": entry("Dj
 import django
 django.setup()
 from django_redsess.transport import attempts, connections
-print(attempts.ask(connections.pool(), "PING"))
+print(attempts.ask_server(connections.pool(), "PING"))
 """
 
 

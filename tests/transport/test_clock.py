@@ -28,7 +28,7 @@ def test_a_time_is_carried_on_and_is_fresh_for_a_second(monkeypatch: pytest.Monk
     assert (known.fresh(), known.now()) == (None, 1_001_350)
     known.learn_from_script(2_000_000)
     assert (known.fresh(), known.now()) == (2_000_000, 2_000_000)
-    known.grow_old()
+    known.expire()
     assert (known.fresh(), known.now()) == (None, 2_000_000)
 
 

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from django_redsess import cluster as door
-from django_redsess.transport.cluster_map import Address, Cluster, named
+from django_redsess.transport.cluster_map import Address, Cluster, format_address
 
 pytestmark = pytest.mark.unit
 
@@ -37,4 +37,4 @@ def test_a_host_that_is_not_told_is_that_of_the_node_that_was_asked(host: bytes 
 )
 def test_the_address_in_a_url_and_in_a_message(url: str, address: Address, shown: str) -> None:
     assert door._address(url) == address
-    assert named(address) == shown
+    assert format_address(address) == shown

@@ -130,7 +130,7 @@ def test_a_child_has_connections_of_its_own(cluster, settings, new_session) -> N
     session_on_each(cluster, new_session)
 
     def numbers() -> list[int]:
-        return [attempts.ask(node, "CLIENT", "ID") for node in pool().nodes()]
+        return [attempts.ask_server(node, "CLIENT", "ID") for node in pool().nodes()]
 
     before = numbers()
     there = in_child(numbers)

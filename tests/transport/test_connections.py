@@ -13,16 +13,16 @@ from redis.exceptions import ReadOnlyError, ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from testproject.servers import Server
 from tests.helpers.outages import caches, lines_of
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
 from tests.helpers.store import afetch, fetch
 
-PING = command("PING")
-PORT = command("INFO", "server")
-TOUCH = command("ZADD", "{redsess}:recent", "XX", 1, "sid")
+PING = pack_command("PING")
+PORT = pack_command("INFO", "server")
+TOUCH = pack_command("ZADD", "{redsess}:recent", "XX", 1, "sid")
 
 Ask = Callable[..., list[Any]]
 

@@ -104,7 +104,7 @@ def test_a_child_of_a_parent_that_has_all_locks_of_ours(new_session) -> None:
 
     def all_of_them() -> ExitStack:
         stack = ExitStack()
-        for each in forks.every():
+        for each in forks.resettables():
             if isinstance(each, forks.Lock):
                 stack.enter_context(each)
         return stack
@@ -113,7 +113,7 @@ def test_a_child_of_a_parent_that_has_all_locks_of_ours(new_session) -> None:
         assert SessionStore(session_key).exists(session_key)
         assert asyncio.run(SessionStore(session_key).aexists(session_key))
         connections.server_of(keyspace().partitions[0]).outages.out_of_reach.note("read", ValueError())
-        for each in forks.every():
+        for each in forks.resettables():
             if isinstance(each, forks.Lock):
                 with each:
                     pass
@@ -136,7 +136,7 @@ def test_every_lock_of_the_package_is_one_that_is_free_in_a_child() -> None:
 @pytest.mark.unit
 def test_a_child_asks_sentinels_on_connections_of_its_own() -> None:
     manager = Sentinel([("localhost", 1), ("localhost", 2)], min_other_sentinels=1, sentinel_kwargs={"db": 0})
-    pool = pools.own(SentinelConnectionPool("name", manager, socket_timeout=1))
+    pool = pools.make_session_pool(SentinelConnectionPool("name", manager, socket_timeout=1))
 
     def known() -> list[Any]:
         told_by = pool.source.sentinel_manager
@@ -146,7 +146,7 @@ def test_a_child_asks_sentinels_on_connections_of_its_own() -> None:
         return [pool.source, told_by, *(each.connection_pool for each in told_by.sentinels)]
 
     before = [manager, *(each.connection_pool for each in manager.sentinels), *known()]
-    pool.begin()
+    pool.reset()
     assert not {id(each) for each in before} & {id(each) for each in known()}
 
 

@@ -5,10 +5,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import compatibility
 from django_redsess.transport.keys import keyspace
 from tests.helpers.outages import full
-from tests.helpers.store import stored
+from tests.helpers.store import pool, stored
 
 pytestmark = pytest.mark.both_servers
 
@@ -21,7 +20,7 @@ def four_partitions(settings) -> None:
 @pytest.fixture
 def fresh_process() -> None:
     """As if nothing had been asked of the store by this process yet."""
-    compatibility.forget()
+    pool().invalidate()
 
 
 def test_all_sessions_of_a_user_are_in_one_partition(new_session) -> None:

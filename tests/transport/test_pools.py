@@ -19,15 +19,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import attempts, connections, pools
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from django_redsess.transport.pools import PooledConnection
 from tests.helpers.backends import BACKENDS, entry, pool_of_cache
 from tests.helpers.outages import PATIENCE
 from tests.helpers.running import wait_until
 from tests.helpers.store import afetch, fetch
 
-PING = command("PING")
-WAIT = command("BLPOP", "{redsess}:nothing", 5)
+PING = pack_command("PING")
+WAIT = pack_command("BLPOP", "{redsess}:nothing", 5)
 
 Use = Callable[..., Any]
 
@@ -137,7 +137,7 @@ def test_100_threads_at_once_are_served(use_either, redis) -> None:
         value = str(number).encode()
         start.wait()
         for _ in range(5):
-            answers.append(fetch("echo", command("ECHO", value), 1) == [value])
+            answers.append(fetch("echo", pack_command("ECHO", value), 1) == [value])
 
     with ThreadPoolExecutor(100) as threads:
         list(threads.map(visit, range(100)))
@@ -193,7 +193,7 @@ def test_interruptions_take_no_place(use, interrupted_after, turns: int) -> None
             try:
                 interrupted_after(random.uniform(1e-5, 1e-4))
                 value = str(turn)
-                assert fetch("echo", command("ECHO", value) + PING, 2) == [value.encode(), b"PONG"]
+                assert fetch("echo", pack_command("ECHO", value) + PING, 2) == [value.encode(), b"PONG"]
             finally:
                 interrupted_after(0)
         except Interruption:
@@ -401,7 +401,7 @@ def test_what_was_unused_for_long_is_looked_at_first(use, redis, monkeypatch) ->
     idle(pool, 3)
     close_all(redis)
     # This is not repeated.
-    assert [attempts.ask(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
+    assert [attempts.ask_server(connections.pool(), "PING") for _ in range(3)] == [b"PONG"] * 3
 
 
 def test_a_restart_that_closed_all_connections_is_met_once(use, redis) -> None:
@@ -442,7 +442,7 @@ def test_sessions_have_connections_of_their_own(use_either, redis, backend: str)
     kind, options = type(of_alias), dict(of_alias.connection_kwargs)
     for number in range(5):
         django_caches["sessions"].set("number", number)
-        assert attempts.ask(connections.pool(), "PING") == b"PONG"
+        assert attempts.ask_server(connections.pool(), "PING") == b"PONG"
         assert django_caches["sessions"].get("number") == number
         django_caches["sessions"].delete("number")
     assert redis.info("stats")["total_connections_received"] == before + 2
@@ -483,7 +483,7 @@ def test_a_new_connection_has_the_credentials_of_today(use, redis) -> None:
     provider.password = "second"
     redis.acl_setuser("shop", enabled=True, passwords=["-first"])
     close_all(redis)
-    assert fetch("who", command("ACL", "WHOAMI"), 1) == [b"shop"]
+    assert fetch("who", pack_command("ACL", "WHOAMI"), 1) == [b"shop"]
 
 
 @pytest.mark.usefixtures("shop")

@@ -6,7 +6,7 @@ from redis.exceptions import ResponseError
 
 from django_redsess.transport import replicas
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.packing import command, commands_in
+from django_redsess.transport.packing import pack_command, split_commands
 from django_redsess.transport.replicas import Confirmation, EndedCount, EndedList, replica_status
 
 pytestmark = pytest.mark.unit
@@ -33,7 +33,7 @@ def test_the_least_counts_and_an_operation_waits_in_vain_only_once() -> None:
         assert confirmation.confirmed_by == least
     assert confirmation.is_short
     behind = after(confirmation, ENDED)
-    assert (commands_in(behind.packed), behind.replies) == ([command("WAIT", 2, 1)], 1)
+    assert (split_commands(behind.packed), behind.replies) == ([pack_command("WAIT", 2, 1)], 1)
 
 
 def test_an_error_in_front_of_the_count_makes_it_worthless() -> None:

@@ -15,13 +15,13 @@ from django_redsess.signals import EndedSession, Reason, sessions_ended
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import Pause, Send
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.packing import command
-from django_redsess.transport.partitions import Bound, Parts, bisect, merged, share
-from django_redsess.transport.steps import Commands, SendSignals, Steps, adrive, drive
+from django_redsess.transport.packing import pack_command
+from django_redsess.transport.partitions import EntryLists, RankedScore, bisect, merged, rows_per_partition
+from django_redsess.transport.steps import Pipeline, SendSignals, Steps, adrive, drive
 from testproject.servers import free_port
 from tests.helpers.outages import caches
 
-PING = command("PING")
+PING = pack_command("PING")
 
 Driver = Callable[[Steps[Any]], Any]
 
@@ -33,7 +33,7 @@ def driven(request) -> Driver:
 
 def test_steps_are_sent_the_replies_errors_among_them(driven) -> None:
     def asking() -> Steps[Any]:
-        (error,) = yield Send(pool(), command("HGET", "no"), 1)
+        (error,) = yield Send(pool(), pack_command("HGET", "no"), 1)
         return error, (yield Send(pool(), PING * 2, 2))
 
     error, replies = driven(asking())
@@ -55,7 +55,7 @@ def test_steps_are_thrown_what_the_connection_met(driven, settings) -> None:
 
 def test_steps_go_on_after_a_pause(driven) -> None:
     def pausing() -> Steps[Any]:
-        return (yield from Pause(0.001)), (yield from Commands(keyspace().partitions[0], "ping", PING, 1, list))
+        return (yield from Pause(0.001)), (yield from Pipeline(keyspace().partitions[0], "ping", PING, 1, list))
 
     assert driven(pausing()) == (None, [b"PONG"])
 
@@ -99,7 +99,7 @@ def test_a_page_is_that_of_one_sorted_list(there, wanted: int, reverse: bool) ->
         lists[partition][which].append((score, number))
     asked: list[int] = []
 
-    def read(numbers: Sequence[int], limit: int) -> Steps[Parts[Entry]]:
+    def read(numbers: Sequence[int], limit: int) -> Steps[EntryLists[Entry]]:
         asked.append(limit)
         return [[sorted(entries, reverse=reverse)[:limit] for entries in lists[number]] for number in numbers]
         yield
@@ -107,21 +107,21 @@ def test_a_page_is_that_of_one_sorted_list(there, wanted: int, reverse: bool) ->
     every = sorted((entry for of_one in lists for entries in of_one for entry in entries), reverse=reverse)
     assert drive(merged(read, count, wanted, reverse=reverse)) == every[:wanted]
     # Read again once at most, and no further than the page.
-    assert asked in ([share(wanted, count)], [share(wanted, count), wanted])
+    assert asked in ([rows_per_partition(wanted, count)], [rows_per_partition(wanted, count), wanted])
 
 
 @pytest.mark.unit
 def test_little_more_than_a_share_is_read() -> None:
-    assert share(100, 1) == 100
-    assert share(100, 64) == 8
-    assert share(2_000, 64) == 51
+    assert rows_per_partition(100, 1) == 100
+    assert rows_per_partition(100, 64) == 8
+    assert rows_per_partition(2_000, 64) == 51
 
 
 SCORES = st.integers(-50, 50)
 
 
-def bound(partitions: list[list[int]], score: int) -> Bound:
-    return Bound(score, [sum(each < score for each in scores) for scores in partitions])
+def bound(partitions: list[list[int]], score: int) -> RankedScore:
+    return RankedScore(score, [sum(each < score for each in scores) for scores in partitions])
 
 
 @pytest.mark.unit
@@ -131,7 +131,7 @@ def test_the_entry_with_the_rank_is_between_the_bounds(partitions: list[list[int
     rank = data.draw(st.integers(0, len(scores) - 1))
     asked: list[int] = []
 
-    def bound_at(score: int) -> Steps[Bound]:
+    def bound_at(score: int) -> Steps[RankedScore]:
         asked.append(score)
         return bound(partitions, score)
         yield

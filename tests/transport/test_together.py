@@ -8,7 +8,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport.connections import pool, server_of
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.packing import command
+from django_redsess.transport.packing import pack_command
 from django_redsess.transport.partitions import ask_each, with_scores
 from django_redsess.transport.steps import drive
 from tests.helpers.clusters import cluster_caches
@@ -29,7 +29,7 @@ def test_each_partition_gets_its_own_reply(four, redis, round_trips) -> None:
         redis.hset(partition.totals, "created", number)
     online.count()
     round_trips()
-    found = drive(ask_each("test", partitions, lambda n, _: command("HGET", partitions[n].totals, "created"), 1))
+    found = drive(ask_each("test", partitions, lambda n, _: pack_command("HGET", partitions[n].totals, "created"), 1))
     assert found == [[b"0"], [b"1"], [b"2"], [b"3"]]
     assert round_trips() == 1
     redis.delete(*(partition.totals for partition in partitions))
@@ -39,7 +39,7 @@ def test_an_error_of_one_partition_is_raised_and_the_others_are_asked(four, redi
     partitions = keyspace().partitions
     redis.set(partitions[2].totals, "no hash")
     with pytest.raises(SessionStoreUnavailable, match="WRONGTYPE"):
-        drive(ask_each("test", partitions, lambda n, _: command("HGET", partitions[n].totals, "created"), 1))
+        drive(ask_each("test", partitions, lambda n, _: pack_command("HGET", partitions[n].totals, "created"), 1))
     redis.flushall()
 
 

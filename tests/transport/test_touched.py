@@ -28,5 +28,5 @@ def test_it_forgets_all_when_told_and_when_there_are_too_many(monkeypatch: pytes
     assert [known.get(name, 1000) for name in "abc"] == [True, True, True]
     known.add("d", 1000, True)
     assert [known.get(name, 1000) for name in "abcd"] == [None, None, None, True]
-    known.forget()
+    known.clear()
     assert known.get("d", 1000) is None

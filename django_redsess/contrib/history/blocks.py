@@ -17,7 +17,7 @@ from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
 from django_redsess.online.server_time import server_time
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
-from django_redsess.times import aware, stored
+from django_redsess.times import to_aware, to_column
 from django_redsess.transport.steps import drive
 
 
@@ -59,7 +59,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
     """
     using = router.db_for_write(BlockCopy)
     copies = BlockCopy.objects.using(using)
-    copies.filter(until__lte=stored(server_time())).delete()
+    copies.filter(until__lte=to_column(server_time())).delete()
     found = drive(listed_with_origin(0, LISTED_MAX))
     there = {key: block for block, _ in found if (key := user_key(block.user_id)) is not None}
     copied = {copy.pk: _block_of(copy) for copy in copies}
@@ -77,15 +77,15 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
         done = online.restore_block(block)
         if done == "lifted":
             # The database failed when the block was lifted.
-            copies.filter(pk=key, until=stored(block.until)).delete()
+            copies.filter(pk=key, until=to_column(block.until)).delete()
         yield int(done == "restored"), 0
 
 
 def _copy(key: Any, using: str, block: online.Block) -> None:
-    copy = {"until": stored(block.until), "message": block.message, "by": block.by}
+    copy = {"until": to_column(block.until), "message": block.message, "by": block.by}
     BlockCopy.objects.using(using).update_or_create(user_id=key, defaults=copy)
 
 
 def _block_of(copy: BlockCopy) -> online.Block:
     # Of an hour that comes twice, the second: no block ends early.
-    return online.Block(str(copy.pk), aware(copy.until.replace(fold=1)), copy.message, copy.by)
+    return online.Block(str(copy.pk), to_aware(copy.until.replace(fold=1)), copy.message, copy.by)

@@ -11,7 +11,7 @@ from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
 from django_redsess.signals import Reason
-from django_redsess.times import aware
+from django_redsess.times import to_aware
 
 __all__ = ["BlockCopy", "SignIn"]
 
@@ -149,4 +149,4 @@ class BlockCopy(models.Model):
         default_permissions = ()
 
     def __str__(self) -> str:
-        return f"{self.user_id}, {aware(self.until):%Y-%m-%d %H:%M:%S %Z}"
+        return f"{self.user_id}, {to_aware(self.until):%Y-%m-%d %H:%M:%S %Z}"

@@ -17,7 +17,7 @@ from django_redsess.contrib.history.database import first_line, short_waits
 from django_redsess.contrib.history.models import REASONS, STAFF, SignIn
 from django_redsess.querysets import user_keys
 from django_redsess.sign_in_source import PastSignIn, UsersPast
-from django_redsess.times import aware
+from django_redsess.times import to_aware
 
 logger = logging.getLogger("django_redsess")
 
@@ -46,8 +46,8 @@ def past_of(row: SignIn) -> PastSignIn:
     return PastSignIn(
         user_id=str(row.user_id),
         created_at=row.created_at,
-        last_seen_at=row.last_seen_at and aware(row.last_seen_at, not_before=row.created_at),
-        ended_at=row.ended_at and aware(row.ended_at, not_before=row.created_at),
+        last_seen_at=row.last_seen_at and to_aware(row.last_seen_at, not_before=row.created_at),
+        ended_at=row.ended_at and to_aware(row.ended_at, not_before=row.created_at),
         ended_is_about=row.ended_is_about,
         reason=row.reason,
         reason_text=str(REASONS.get(row.reason, row.reason)),

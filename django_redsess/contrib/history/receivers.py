@@ -27,7 +27,7 @@ from django_redsess.online import browsers
 from django_redsess.querysets import user_key
 from django_redsess.session.address_index import score_of
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
-from django_redsess.times import stored
+from django_redsess.times import to_column
 
 UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
@@ -71,7 +71,7 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
         rows.append(row_of_beginning(key, each.created_at, each.address, each.user_agent))
         if each.replaces is not None:
             # The session goes on with another login time. What it was before is over.
-            at = stored(each.created_at)
+            at = to_column(each.created_at)
             end = {"ended_at": at, "reason": SIGNED_IN_AGAIN, "who_ended": NOBODY}
             closed.append(SignIn(user_id=key, login_ms=ms_of(each.replaces), last_seen_at=at, **end))
     using, compared = router.db_for_write(SignIn), list[tuple[SignIn, bool]]()
@@ -108,8 +108,8 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
             SignIn(
                 user_id=key,
                 login_ms=ms_of(each.created_at),
-                last_seen_at=None if each.last_seen_at is None else stored(each.last_seen_at),
-                ended_at=stored(each.at),
+                last_seen_at=None if each.last_seen_at is None else to_column(each.last_seen_at),
+                ended_at=to_column(each.at),
                 reason=each.reason.value,
                 by=each.by,
                 who_ended=who_ended(each.user_id, each.reason, each.by),
@@ -167,7 +167,7 @@ def row_of_beginning(user_key: Any, created_at: datetime, address: str, user_age
     return SignIn(
         user_id=user_key,
         login_ms=ms_of(created_at),
-        last_seen_at=stored(created_at),
+        last_seen_at=to_column(created_at),
         address=address,
         address_score=score_of(address),
         client=browsers.browser_and_system(user_agent),

@@ -25,7 +25,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.listing import SessionFilter
 from django_redsess.online.server_time import server_time
 from django_redsess.querysets import user_key
-from django_redsess.times import stored
+from django_redsess.times import to_column
 
 AGE_SECONDS = 300
 """A younger row, or a younger session, may be one whose other half is about to be written."""
@@ -61,7 +61,7 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
         gone = [pk for (_, pk, _), is_alive in zip(batch, lives, strict=True) if not is_alive]
         if gone:
             # Before the transaction: it holds a lock, and another server may be asked for this.
-            ended_at = stored(server_time())
+            ended_at = to_column(server_time())
             with short_waits(using):
                 # If the end is recorded meanwhile, that is the better one.
                 left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
@@ -116,7 +116,7 @@ def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[
 def _row_of(user_key: Any, session: online.Session) -> SignIn:
     assert session.created_at is not None  # noqa: S101
     row = row_of_beginning(user_key, session.created_at, session.address, session.user_agent)
-    row.last_seen_at = stored(session.last_seen_at)
+    row.last_seen_at = to_column(session.last_seen_at)
     return row
 
 

@@ -27,7 +27,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport import packing
 from django_redsess.transport.keys import bucket_of, keyspace, sid_of
 from django_redsess.transport.partitions import ask_each, together
-from django_redsess.transport.steps import Call, drive, now
+from django_redsess.transport.steps import ScriptCall, drive, now
 
 
 class Page(NamedTuple):
@@ -167,7 +167,7 @@ def _records_of(sids: Mapping[str, Sequence[str]]) -> dict[str, _Here | None]:
 
     def reading(number: int, at: int) -> bytes:
         names, sid, times[number] = partitions[number], wanted[number], at
-        return packing.command("HGET", names.login, sid) + packing.command("ZSCORE", names.expire, sid)
+        return packing.pack_command("HGET", names.login, sid) + packing.pack_command("ZSCORE", names.expire, sid)
 
     replies = drive(ask_each("read", partitions, reading, 2)) if wanted else []
     live = {
@@ -263,7 +263,7 @@ def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
     partitions = [keyspace().of_sid(sid) for sid in sids]
 
     def reading(number: int, at: int) -> bytes:
-        return packing.command("GET", partitions[number].moved_of(sids[number]))
+        return packing.pack_command("GET", partitions[number].moved_of(sids[number]))
 
     return [mark for [mark] in drive(ask_each("mark", partitions, reading, 1))] if sids else []
 
@@ -281,7 +281,7 @@ def _forget_copying(sids: Sequence[str], found: Sequence[bytes]) -> None:
 
     def marking(number: int, at: int) -> bytes:
         word = found[number].partition(b" ")[0]
-        return packing.command("SET", partitions[number].moved_of(sids[number]), word, "XX", "KEEPTTL")
+        return packing.pack_command("SET", partitions[number].moved_of(sids[number]), word, "XX", "KEEPTTL")
 
     if sids:
         drive(ask_each("mark", partitions, marking, 1))
@@ -293,7 +293,7 @@ def _move(page: _Rows, begun: set[str]) -> tuple[int, int]:
 
     ``begun`` gets the keys of those that may have been moved by this call, in case an outage interrupts it.
     """
-    session, moving, calls = SessionStore(), list[_Session](), list[Call[tuple[str, int]]]()
+    session, moving, calls = SessionStore(), list[_Session](), list[ScriptCall[tuple[str, int]]]()
     for name, read in page:
         try:
             each = _prepared(session, name, read)
@@ -335,7 +335,7 @@ def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
     return _Session(name, read, row, _sid(name), sid_of(key))
 
 
-def _call(session: SessionStore, moving: _Session) -> Call[tuple[str, int]] | None:
+def _call(session: SessionStore, moving: _Session) -> ScriptCall[tuple[str, int]] | None:
     partition = keyspace().of_sid(moving.sid)
     at = drive(now(partition))
     made = copy_of(session, moving.row, serialized(session.serializer, moving.row.data), at)

@@ -27,7 +27,7 @@ from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.transport import packing, scripts, steps
 from django_redsess.transport.keys import BUCKETS, Partition, bucket_of, key_in_bucket, keyspace
 from django_redsess.transport.partitions import ask_each, together
-from django_redsess.transport.steps import Call, Commands, EndedSessions, Steps
+from django_redsess.transport.steps import EndedSessions, Pipeline, ScriptCall, Steps
 
 HERE = "here"
 COPIED = b"copied"
@@ -57,7 +57,7 @@ def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Steps[bool]:
     """Mark the session ``sid``, unless it is marked. True if it was not. ``deadline`` is that in the other store."""
     partition = keyspace().of_sid(sid)
     packed = marking(sid, deadline, mark, (yield from steps.now(partition)))
-    [reply] = yield from Commands(partition, "mark", packed, 1, list)
+    [reply] = yield from Pipeline(partition, "mark", packed, 1, list)
     return reply is not None
 
 
@@ -79,7 +79,7 @@ def marking(sid: str, deadline: int | None, mark: str, now: int) -> bytes:
     name, kept_for = keyspace().of_sid(sid).moved_of(sid), lifetime(deadline, now)
     # Of a session that is not copied, there is no row that could be saved later.
     full = mark if mark == HERE else mark_of_copy(mark, deadline, now)
-    return packing.command("SET", name, full, "NX", "PX", kept_for)
+    return packing.pack_command("SET", name, full, "NX", "PX", kept_for)
 
 
 def mark_of_copy(mark: str, deadline: int | None, now: int) -> str:
@@ -134,7 +134,7 @@ class Copy(NamedTuple):
     began_at: int
 
 
-def copy(sid: str, made: Copy, at: int, sid_there: str) -> Call[tuple[str, int]]:
+def copy(sid: str, made: Copy, at: int, sid_there: str) -> ScriptCall[tuple[str, int]]:
     """
     Add a session, unless it is or has been here. Return how that went, and the server's time if it refuses ours.
 
@@ -157,7 +157,7 @@ def copy(sid: str, made: Copy, at: int, sid_there: str) -> Call[tuple[str, int]]
     )
     over, over_all = _over_of(partition, record.user_id)
     keys = script.keys(partition, moved=partition.moved_of(sid), over=over, over_all=over_all)
-    return Call(partition, script, keys, args, _outcome)
+    return ScriptCall(partition, script, keys, args, _outcome)
 
 
 def _outcome(reply: list[bytes], _: EndedSessions) -> tuple[str, int]:
@@ -173,7 +173,7 @@ def end_before(which: EndedBefore) -> Steps[None]:
         names += [(each, each.over_users) for each in space.partitions if which.users]
         names += [(each, each.over_guests) for each in space.partitions if which.guests]
     args = script.arguments(before=which.latest, lifetime=OVER_LIFETIME, kept=kept)
-    calls = [Call(partition, script, script.keys(partition, over=name), args, bytes) for partition, name in names]
+    calls = [ScriptCall(partition, script, script.keys(partition, over=name), args, bytes) for partition, name in names]
     if calls:
         yield from together(calls)
 
@@ -191,7 +191,7 @@ def lives(sid: str, user_id: str, began_at: int) -> Steps[int | None]:
 
 def living(watched: Sequence[Watched]) -> Steps[list[bool]]:
     """Tell of each session that was used in the other store whether it lives there or here."""
-    space, command = keyspace(), packing.command
+    space, command = keyspace(), packing.pack_command
     partitions, homes = [space.of_sid(sid) for sid, *_ in watched], [_home_of(sid, user) for sid, user, _ in watched]
 
     def asking(number: int, at: int) -> bytes:

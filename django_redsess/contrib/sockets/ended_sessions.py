@@ -29,7 +29,7 @@ from django_redsess.session.store import SessionStore
 from django_redsess.signals import Reason
 from django_redsess.transport.connections import by_server
 from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
-from django_redsess.transport.packing import command, head
+from django_redsess.transport.packing import pack_command, pack_head
 from django_redsess.transport.partitions import ask_each, batches
 from django_redsess.transport.steps import Steps, adrive
 
@@ -333,7 +333,7 @@ class _Poller:
             (partition, sids), times[number] = groups[number], at
             # All sids have 20 characters. To pack each by itself would take as long as all else here.
             packed = ("$20\r\n" + "\r\n$20\r\n".join(sids) + "\r\n").encode()
-            asking = head(2 + len(sids), "ZMSCORE", partition.expire) + packed
+            asking = pack_head(2 + len(sids), "ZMSCORE", partition.expire) + packed
             if not used:
                 return asking
             # As the engine does: a second touch in the same interval changes nothing, and so it is left out.
@@ -343,7 +343,7 @@ class _Poller:
             # There are as many replies for each batch. A score of 0 changes nothing.
             entries = [part for sid in touched for part in (seen, sid)] or [0, sids[0]]
             lists = (partition.recent, partition.guests)
-            return asking + b"".join(command("ZADD", name, "XX", "GT", *entries) for name in lists)
+            return asking + b"".join(pack_command("ZADD", name, "XX", "GT", *entries) for name in lists)
 
         partitions = [partition for partition, _ in groups]
         try:

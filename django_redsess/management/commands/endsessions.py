@@ -34,7 +34,7 @@ from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.signals import noting
-from django_redsess.transport import compatibility
+from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import drive
 
@@ -80,7 +80,7 @@ class Command(CommandWithExamples):
                 if options["interactive"]:
                     need_terminal("end all sessions")
                 # Until the new key is taken, all other operations fail.
-                drive(compatibility.take_new_secret_key())
+                drive(agreement.take_new_secret_key())
             self._resolve()
             count = self._tell()
             if options["dry_run"]:

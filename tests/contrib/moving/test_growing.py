@@ -35,11 +35,11 @@ from tests.helpers.store import (
     Store,
     Visit,
     blocks,
-    compatibility,
     drive,
     dump,
     faults,
     keyspace,
+    pool,
     sid_of,
     using,
 )
@@ -244,7 +244,7 @@ def test_requests_of_one_session_pass_one_at_a_time_in_each_step(
 )
 def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redis, field, value, words) -> None:
     with using(the_store_before()):
-        compatibility.forget()
+        pool().invalidate()
     key = in_own_store("7")
     with using(the_store_before()):
         redis.hset(keyspace().agreement.meta, field, value)
@@ -253,10 +253,10 @@ def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redi
     before = dump(redis)
     for work in (lambda: session_of(key).load(), lambda: call_command("movesessions"), online.end_all):
         with step(2):
-            compatibility.forget()
+            pool().invalidate()
             # The store before is asked first: nothing is begun in the next one.
             with using(the_store_before()):
-                compatibility.forget()
+                pool().invalidate()
             with pytest.raises((CommandError, ImproperlyConfigured), match=words):
                 work()
     assert {name: text for name, text in dump(redis).items() if name in before} == before

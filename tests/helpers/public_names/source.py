@@ -171,15 +171,15 @@ def log_lines() -> Iterator[str]:
 
 def operations() -> set[str]:
     """Return the names of the operations that observers are told of."""
-    plain = {text for call in _calls("Commands", "ask_each", "tell") for text in map(_text, call.args[:2])}
-    return {script.task for script in scripts.every()} | {"sign_in"} | plain - {""}
+    plain = {text for call in _calls("Pipeline", "ask_each", "notify_observers") for text in map(_text, call.args[:2])}
+    return {script.task for script in scripts.all_scripts()} | {"sign_in"} | plain - {""}
 
 
 def events() -> dict[str, set[str]]:
     """Return the events that observers are told of, with their facts."""
     found: dict[str, set[str]] = defaultdict(set)
-    for call in _calls("event"):
-        if ast.unparse(call.func) == "observers.event":
+    for call in _calls("notify_event"):
+        if ast.unparse(call.func) == "observers.notify_event":
             found[_text(call.args[0])].update(str(keyword.arg) for keyword in call.keywords)
     return found
 

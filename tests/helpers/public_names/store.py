@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django_redsess.transport.compatibility import FORMAT
+from django_redsess.transport.agreement import FORMAT
 from django_redsess.transport.keys import Keyspace, Partition
 from tests.helpers import permissions
 

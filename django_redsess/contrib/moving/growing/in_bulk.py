@@ -80,10 +80,10 @@ def _pages(store: Store | None) -> Iterator[list[str]]:
 
 def _sizes(partition: Partition, cursor: int) -> Steps[tuple[int, dict[str, int]]]:
     """Read names of sessions from ``cursor`` on, and how many bytes their records have. Return where to go on, too."""
-    scan = packing.command("ZSCAN", partition.expire, cursor, "COUNT", PAGE)
+    scan = packing.pack_command("ZSCAN", partition.expire, cursor, "COUNT", PAGE)
     [[[after, found]]] = yield from ask_each("scan", [partition], lambda number, at: scan, 1)
     sids = [sid.decode(errors="replace") for sid in found[::2]]
-    asked = b"".join(packing.command("HSTRLEN", partition.login, sid) for sid in sids)
+    asked = b"".join(packing.pack_command("HSTRLEN", partition.login, sid) for sid in sids)
     [sizes] = yield from ask_each("scan", [partition], lambda number, at: asked, len(sids))
     return int(after), dict(zip(sids, sizes, strict=True))
 

@@ -43,7 +43,9 @@ class OtherGrowingStore:
 def size() -> Steps[int]:
     """Count the sessions of the present store, due ones too."""
     partitions = keyspace().partitions
-    counts = yield from ask_each("count", partitions, lambda n, at: packing.command("HLEN", partitions[n].login), 1)
+    counts = yield from ask_each(
+        "count", partitions, lambda n, at: packing.pack_command("HLEN", partitions[n].login), 1
+    )
     return sum(count for [count] in counts)
 
 
@@ -53,7 +55,7 @@ def living(sids: Sequence[str]) -> Steps[set[str]]:
 
     def asking(number: int, at: int) -> bytes:
         times[number] = at
-        return packing.command("ZSCORE", partitions[number].expire, sids[number])
+        return packing.pack_command("ZSCORE", partitions[number].expire, sids[number])
 
     found = (yield from ask_each("read", partitions, asking, 1)) if sids else []
     return {sid for sid, at, [due] in zip(sids, times, found, strict=True) if due is not None and float(due) > at}

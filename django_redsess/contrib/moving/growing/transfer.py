@@ -34,7 +34,7 @@ from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.partitions import ask_each, batches, together, with_scores
 from django_redsess.transport.scripts import Script
-from django_redsess.transport.steps import Call, EndedSessions, Steps, in_store, ms_in
+from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, in_store, ms_in
 
 TRIES = 50
 """How often a session is copied again that is saved in the store before meanwhile."""
@@ -67,7 +67,7 @@ def read(sids: Sequence[str]) -> Steps[dict[str, Found]]:
     partitions, times = [space.of_sid(sid) for sid in sids], [0] * len(sids)
 
     def reading(number: int, at: int) -> bytes:
-        names, sid, command, times[number] = partitions[number], sids[number], packing.command, at
+        names, sid, command, times[number] = partitions[number], sids[number], packing.pack_command, at
         scores = (command("ZSCORE", name, sid) for name in (names.expire, names.recent, names.guests))
         viewed = command("ZRANGE", names.viewed_by(sid), 0, -1, "WITHSCORES")
         return b"".join([command("HGET", names.login, sid), *scores, viewed])
@@ -123,7 +123,7 @@ def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> 
 
 def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[str, bytes]]:
     """Copy sessions to the present store. Return the name of each one's copy, made by whichever process."""
-    calls, names = dict[str, Call[list[bytes]]](), dict.fromkeys(found, b"")
+    calls, names = dict[str, ScriptCall[list[bytes]]](), dict.fromkeys(found, b"")
     for sid, (at, record, due, seen, viewed, _) in found.items():
         if record is None:
             continue
@@ -149,7 +149,7 @@ def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[
 
 def _depart(copies: dict[str, bytes], found: dict[str, Found]) -> Steps[dict[str, tuple[bytes, bytes]]]:
     """Take sessions out of the present store. Return what became of each, and for which copy it was taken out."""
-    calls = dict[str, Call[list[bytes]]]()
+    calls = dict[str, ScriptCall[list[bytes]]]()
     for sid, copy in copies.items():
         there = found[sid]
         kept_for = lifetime(there.due, there.at)
@@ -180,20 +180,20 @@ def copies(sids: Sequence[str]) -> Steps[list[str]]:
         waiting = batch
         while waiting:
             args = script.arguments(sids=waiting)
-            looked_at, *names = yield from Call(partition, script, script.keys(partition), args, list[Any])
+            looked_at, *names = yield from ScriptCall(partition, script, script.keys(partition), args, list[Any])
             found += [name.decode(errors="replace") for name in names]
             waiting = waiting[looked_at:]
     return found
 
 
-def _call(script: Script, sid: str, **given: Any) -> Call[list[bytes]]:
+def _call(script: Script, sid: str, **given: Any) -> ScriptCall[list[bytes]]:
     """Return a call of ``script`` about the session ``sid`` and its mark. Its result is the reply."""
     partition = keyspace().of_sid(sid)
     keys = script.keys(partition, moved=partition.moved_of(sid))
-    return Call(partition, script, keys, script.arguments(sid=sid, **given), _reply)
+    return ScriptCall(partition, script, keys, script.arguments(sid=sid, **given), _reply)
 
 
-def _replies(calls: dict[str, Call[list[bytes]]]) -> Steps[dict[str, list[bytes]]]:
+def _replies(calls: dict[str, ScriptCall[list[bytes]]]) -> Steps[dict[str, list[bytes]]]:
     """Send these calls together. Return the reply to each."""
     return dict(zip(calls, (yield from together(list(calls.values()))) if calls else [], strict=True))
 
@@ -206,7 +206,7 @@ def move_all_of(both: Stores, user_id: str) -> Steps[None]:
 def _sids_of(user_id: str) -> Steps[list[str]]:
     home = keyspace().of_user(user_id)
     found = yield from ask_each(
-        "sign_ins", [home], lambda number, at: packing.command("ZRANGE", home.online_user_of(user_id), 0, -1), 1
+        "sign_ins", [home], lambda number, at: packing.pack_command("ZRANGE", home.online_user_of(user_id), 0, -1), 1
     )
     return [sid.decode(errors="replace") for sid in found[0][0]]
 

@@ -20,7 +20,7 @@ from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row, fill
 from django_redsess.contrib.moving.sources.engines import EngineSource, decoded, now_here
 from django_redsess.session.record import Client
-from django_redsess.times import aware, stored
+from django_redsess.times import to_aware, to_column
 from django_redsess.transport.steps import time_of
 
 COLUMNS = ("session_data", "expire_date", "there")
@@ -60,7 +60,7 @@ class DatabaseSource(EngineSource):
         rows = self.model._default_manager.all()
         at: Any = Now()
         if connections[rows.db].vendor != "postgresql":
-            at = Value(stored(time_of(now_here())), DateTimeField())
+            at = Value(to_column(time_of(now_here())), DateTimeField())
         return rows.filter(expire_date__gt=at).annotate(there=at)
 
     def find(self, key: str) -> Row | None:
@@ -165,7 +165,7 @@ class DatabaseSource(EngineSource):
         return int(self._live.count())
 
     def _row(self, key: str, packed: str, expires: datetime, there: datetime, *client: str | None) -> Row:
-        left = aware(expires) - aware(there)
+        left = to_aware(expires) - to_aware(there)
         data = decoded(self.engine(), packed)
         if client:
             data = {name: value for name, value in data.items() if name not in CLIENT_KEYS}

@@ -1,4 +1,4 @@
---- permissions: Read what the user of this connection may not do. Nothing is changed: the server looks up its rules.
+--- acl: Read what the user of this connection may not do. Nothing is changed: the server looks up its rules.
 -- ARGV: commands:list names...
 -- `names` are keys.
 -- Reply: the commands that the server does not know, or that may be run on none of the keys; and the keys on which one

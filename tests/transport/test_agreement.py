@@ -15,15 +15,15 @@ from django.test import AsyncClient, Client, override_settings
 
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.transport import compatibility
-from django_redsess.transport.compatibility import FORMAT, fingerprints
+from django_redsess.transport import agreement
+from django_redsess.transport.agreement import FORMAT, fingerprints
 from django_redsess.transport.keys import keyspace, sid_of
 from testproject.clusters import Cluster
 from tests.helpers import every_operation
 from tests.helpers.clusters import begin_anew, use_cluster
 from tests.helpers.outages import TIMEOUT, caches, lines_of
 from tests.helpers.site import MIDDLEWARE
-from tests.helpers.store import dump
+from tests.helpers.store import dump, pool
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
@@ -87,10 +87,10 @@ def test_the_agreement_is_renewed_when_data_go(own_server, settings, new_session
         assert SessionStore(key).load() == {}
     for wrong in ({"REDSESS": {"PARTITIONS": 2}}, {"SECRET_KEY": "another"}):
         with override_settings(**wrong):
-            compatibility.forget()
+            pool().invalidate()
             with pytest.raises(ImproperlyConfigured):
                 online.count()
-    compatibility.forget()
+    pool().invalidate()
     assert SessionStore(key).load() == {}
     new_session("7")
 
@@ -105,8 +105,8 @@ def starts(monkeypatch, redis) -> Iterator[Callable[..., None]]:
     """Return a function that goes on as a process which has just started, of the release that writes this format."""
 
     def start(written: str = OURS) -> None:
-        monkeypatch.setattr(compatibility, "FORMAT", written.encode())
-        compatibility.forget()
+        monkeypatch.setattr(agreement, "FORMAT", written.encode())
+        pool().invalidate()
 
     yield start
     redis.flushall()

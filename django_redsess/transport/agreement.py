@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import attempts, packing, scripts
 from django_redsess.transport.attempts import Sends
-from django_redsess.transport.connections import by_server, pool, server_of
+from django_redsess.transport.connections import by_server, server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, keyspace
 
 FORMAT = b"5"
@@ -71,11 +71,6 @@ def agree(partitions: Sequence[Partition]) -> Sends[None]:
         server_of(each).agreed.add(each.tag)
 
 
-def forget() -> None:
-    """Go on as a process that has asked nothing yet."""
-    pool().forget()
-
-
 def take_new_secret_key() -> Sends[None]:
     """Have the store take this site's ``SECRET_KEY`` as its own: for a site that replaced it without fallbacks."""
     space = keyspace()
@@ -98,12 +93,12 @@ def _ask(
         calls = [(partitions[number].tag, script.keys(partitions[number])) for number in numbers]
         answers: list[Any] = [ResponseError()]
         if len(calls) > 1:
-            packed = b"".join(packing.script_call(script, keys, args) for _, keys in calls)
+            packed = b"".join(packing.pack_script_call(script, keys, args) for _, keys in calls)
             answers = yield from attempts.fetch(server, calls[0][0], script.name, packed, len(calls), 0)
         for number, (tag, keys), answer in zip(numbers, calls, answers, strict=True):
             if isinstance(answer, ResponseError):
                 # The server does not know the script, or the partition is elsewhere by now.
-                answer, _ = yield from attempts.run(tag, script, keys, args)
+                answer, _ = yield from attempts.run_script(tag, script, keys, args)
             server_of(partitions[number]).clock.learn(answer[3])
             replies[number] = answer
     return [
