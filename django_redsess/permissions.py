@@ -23,8 +23,8 @@ from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST, LONGEST_OF_OTHERS
+from django_redsess.online.labels import known_server_time
 from django_redsess.online.listing import USERS_MAX
-from django_redsess.online.server_time import known_server_time
 from django_redsess.querysets import SessionQuerySet
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from django.db.models import Model, Q, QuerySet
 
 from django_redsess import online, viewed
 from django_redsess.online.cursor import Place
+from django_redsess.online.labels import server_time
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, SessionFilter, rows_end, seconds_of_active
 from django_redsess.online.searching import ClientMatcher, LookedThrough, Matching
-from django_redsess.online.server_time import server_time
 from django_redsess.session.address_index import named_network, network_of
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from django_redsess.contrib.history.models import BlockCopy, SignIn
 from django_redsess.contrib.moving.management import commands as of_moving
 from django_redsess.management import commands as own_commands
 from django_redsess.management.commands import cleansessions, cleanviewed
-from django_redsess.online.server_time import known_server_day
+from django_redsess.online.labels import known_server_day
 from tests.contrib.api.test_endpoints import ALL as ALL_OF_API
 from tests.contrib.history.rows import row
 from tests.helpers.accounts import sid_of, sign_in

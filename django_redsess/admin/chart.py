@@ -25,8 +25,8 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django_redsess import online, times
 from django_redsess.admin.pages import ListAdmin, shown_number
 from django_redsess.conf import conf
+from django_redsess.online.labels import known_server_day, known_server_time
 from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, evicted, slot_of
-from django_redsess.online.server_time import known_server_day, known_server_time
 
 # The coordinates of the lines. The browser stretches them to the width of the page, and keeps the height.
 WIDTH, HEIGHT, SMALL_HEIGHT = 1000, 160, 44

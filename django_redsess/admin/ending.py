@@ -30,8 +30,8 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.browsers import browser_name
 from django_redsess.online.ending import BulkEnding, least, too_few
+from django_redsess.online.labels import server_time
 from django_redsess.online.listing import SIDS_MAX
-from django_redsess.online.server_time import server_time
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.responses import unavailable
 from django_redsess.signals import EndedSession

@@ -19,8 +19,8 @@ from django.utils import translation
 
 from django_redsess.admin import log_entries, pages
 from django_redsess.online import fields
-from django_redsess.online.export import Record, csv_row, record_of
-from django_redsess.online.server_time import known_server_day
+from django_redsess.online.fields import ExportedRow, csv_row, exported_row
+from django_redsess.online.labels import known_server_day
 from django_redsess.querysets import SessionQuerySet
 
 AT_ONCE = 1000  # So many sessions are written at a time.
@@ -32,7 +32,7 @@ CUT_OFF = b"INCOMPLETE: an error has cut off this file.\r\n"
 
 logger = logging.getLogger("django_redsess")
 
-Batches = Iterator[list[Record]]
+Batches = Iterator[list[ExportedRow]]
 
 
 def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
@@ -103,7 +103,7 @@ def _batches(sessions: SessionQuerySet, may_view: Any, own_sid: str | None) -> B
             users = {each.user_id: each.user for each in seen if each.user}
             described = fields.described([each.session for each in seen], users, own_sid)
         before = {each.sid for each in batch}
-        yield [record_of(each, fields.SESSION) for each in described]
+        yield [exported_row(each, fields.SESSION) for each in described]
 
 
 def _csv(content: Content) -> Iterator[bytes]:

@@ -1,9 +1,10 @@
-"""The fields of a session, of a sign-in and of a block, for files and programs: one name for a thing, everywhere."""
+"""The fields of a session, of a sign-in and of a block, in files and for programs: one name for a thing, everywhere."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -175,3 +176,44 @@ def sign_ins_described(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) 
 def block_described(block: Block) -> dict[str, Any]:
     """Describe a block by ``BLOCK``."""
     return {field.name: field.value(Described(block)) for field in BLOCK}
+
+
+ExportedRow = Mapping[str, str | int | None]
+
+# These characters begin a formula: in some languages, wide ones too. Some spreadsheets split a file at semicolons, as
+# Excel does in German: a new cell begins there. Blanks, characters that are not seen, and quotation marks before a
+# formula may be dropped: the CSV writer doubles each quotation mark.
+_FORMULA = re.compile(r'(?:\A|(?<=[;|]))(?=[\s"\u200b-\u200f\u2060-\u2064\ufeff]*[=+@＝＋－＠-])')  # noqa: RUF001
+
+# They could control the terminal on which a file is printed. The last ones turn the text around.
+_CONTROLS = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0))},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
+
+
+def exported_row(described: Mapping[str, Any], fields: Sequence[Field]) -> ExportedRow:
+    """Return what a file has of ``described``: these fields, with times as :func:`iso_time` writes them."""
+    values = {field.name: described[field.name] for field in fields}
+    return {name: iso_time(value) if isinstance(value, datetime) else value for name, value in values.items()}
+
+
+def csv_row(row: ExportedRow, fields: Sequence[Field]) -> list[str]:
+    """Return the cells of ``row`` for a CSV file. What is not stored is said, in English in all languages."""
+    values = ((field, row[field.name]) for field in fields)
+    return [csv_cell(field.absent if value in (None, "") else str(value)) for field, value in values]
+
+
+def csv_cell(text: str) -> str:
+    """
+    Return ``text`` for a cell of a CSV file. What a spreadsheet would take for a formula gets an apostrophe before it.
+
+    So does what it would take for a formula if it splits the file at another character than a comma. Control characters
+    are escaped, as ``\\x1b``.
+    """
+    return _FORMULA.sub("'", text.translate(_CONTROLS))
+
+
+def iso_time(at: datetime) -> str:
+    """Return ``at`` as exported files have it: ISO 8601, in UTC, with milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -1,11 +1,18 @@
-"""How sessions are shown: times and untrusted text, and the pages' language."""
+"""
+How sessions are shown: times and untrusted text, and the pages' language.
+
+Times of sessions are compared with the server's time, and shown by it. The wall clock of a web process may be minutes
+off, and differ from that of another process.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 
 from django.conf import settings
 from django.conf.urls.i18n import is_language_prefix_patterns_used
+from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from django.utils.formats import date_format, get_format
 from django.utils.html import format_html
@@ -15,9 +22,40 @@ from django.utils.translation import get_language, gettext, ngettext, npgettext,
 from django.utils.translation.trans_real import translation
 
 from django_redsess.conf import conf
+from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.ending import too_few
-from django_redsess.online.server_time import known_server_time
 from django_redsess.session.blocks import Block
+from django_redsess.transport.connections import server_of
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import drive, now, time_of
+
+
+def server_time() -> datetime:
+    """
+    Return the time of the server that stores the sessions; of several, of the one with the first partition.
+
+    The server is asked only if it has not told its time to this process yet. Raises SessionStoreUnavailable if it does
+    not answer then.
+    """
+    return time_of(drive(now(keyspace().partitions[0])))
+
+
+def known_server_time() -> datetime:
+    """
+    Return the same time without asking the server: for what is only shown, and for pages that work in an outage.
+
+    Before the server has told its time, return that of this process.
+    """
+    known = None
+    with suppress(SessionStoreUnavailable, ImproperlyConfigured):
+        # Of a cluster in an outage, it is not known which server that is. A site that has left the engine has none.
+        known = server_of(keyspace().partitions[0]).clock.now()
+    return datetime.now(UTC) if known is None else time_of(known)
+
+
+def known_server_day() -> date:
+    """Return the day of :func:`known_server_time` in the present time zone."""
+    return timezone.localdate(known_server_time())
 
 
 def stored(text: str) -> str:
@@ -27,13 +65,13 @@ def stored(text: str) -> str:
 
 def when(at: datetime) -> SafeString:
     """Return ``at`` as HTML: the time since or until ``at``, with the exact time on hover."""
-    now = known_server_time()
-    if abs(now - at) < timedelta(minutes=1):
-        text = gettext("just now") if at <= now else gettext("in less than a minute")
-    elif at < now:
-        text = gettext("%(time)s ago") % {"time": _days(now - at) or timesince(at, now, depth=1)}
+    present = known_server_time()
+    if abs(present - at) < timedelta(minutes=1):
+        text = gettext("just now") if at <= present else gettext("in less than a minute")
+    elif at < present:
+        text = gettext("%(time)s ago") % {"time": _days(present - at) or timesince(at, present, depth=1)}
     else:
-        text = gettext("in %(time)s") % {"time": _days(at - now) or timeuntil(at, now, depth=1)}
+        text = gettext("in %(time)s") % {"time": _days(at - present) or timeuntil(at, present, depth=1)}
     local = timezone.localtime(at)
     return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), exactly(at), text)
 

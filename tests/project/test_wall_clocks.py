@@ -1,5 +1,5 @@
 """
-No code goes by the wall clock of its process: :mod:`django_redsess.online.server_time` has the server's time.
+No code goes by the wall clock of its process: :mod:`django_redsess.online.labels` has the server's time.
 
 Where it is right all the same, the place and the reason stand here.
 """
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 PACKAGE = ROOT / "django_redsess"
 
 RIGHT = {
-    ("online/server_time.py", "known_server_time"): "shown as long as the server has not told its time",
+    ("online/labels.py", "known_server_time"): "shown as long as the server has not told its time",
     ("responses.py", "set_cookie"): "browsers compare it with the header Date of the same process, as with Django's",
     ("contrib/sentry.py", "operation"): "a span is compared with Sentry's own, which this process has timed",
     ("contrib/opentelemetry.py", "operation"): "a span is compared with others that this process has timed",

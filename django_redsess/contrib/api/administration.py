@@ -50,8 +50,8 @@ from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST
 from django_redsess.online.cursor import Place
 from django_redsess.online.fields import block_described, described
+from django_redsess.online.labels import server_time
 from django_redsess.online.searching import SCAN_LIMIT
-from django_redsess.online.server_time import server_time
 from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.address_index import network_of

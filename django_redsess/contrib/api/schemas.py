@@ -22,8 +22,7 @@ from pydantic import (
 from django_redsess import online
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.contrib.api import problems
-from django_redsess.online.export import iso
-from django_redsess.online.fields import BLOCK, OWN_SESSION, SESSION, SIGN_IN
+from django_redsess.online.fields import BLOCK, OWN_SESSION, SESSION, SIGN_IN, iso_time
 from django_redsess.online.fields import Field as DescribedField
 from django_redsess.online.listing import SIDS_MAX, USERS_MAX
 from django_redsess.session import notice
@@ -64,7 +63,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_wit
 Seconds = Annotated[float, BeforeValidator(lambda at: at.timestamp())]
 """A time in seconds since 1970, as django-allauth's API has times."""
 
-Iso = Annotated[str, BeforeValidator(iso), Field(json_schema_extra={"format": "date-time"})]
+Iso = Annotated[str, BeforeValidator(iso_time), Field(json_schema_extra={"format": "date-time"})]
 
 
 class Query(BaseModel):

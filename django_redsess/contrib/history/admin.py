@@ -40,7 +40,7 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.reading import ORDER, ended_by, of_users, past_of, url_of
 from django_redsess.models import OnlineSession
 from django_redsess.online import fields, labels
-from django_redsess.online.export import Record, record_of
+from django_redsess.online.fields import ExportedRow, exported_row
 from django_redsess.permissions import rules
 from django_redsess.session.address_index import Network, network_of
 from django_redsess.sign_in_source import placed
@@ -350,7 +350,7 @@ class SignInAdmin(pages.ListAdmin):
         text = gettext("Search by address, network (198.51.100) or user (%(fields)s)")
         return text % {"fields": search_fields(request, self.admin_site)}
 
-    def _batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[Record]]:
+    def _batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[ExportedRow]]:
         """Read the rows in batches. A place in the index is flat at any depth, and no query stays open meanwhile."""
         batch: list[Any] = list(rows[:EXPORTED_AT_ONCE])
         while batch:
@@ -360,7 +360,7 @@ class SignInAdmin(pages.ListAdmin):
             with translation.override(None):
                 seen = [row for row in batch if self.has_view_permission(request, row)]
                 described = fields.sign_ins_described((row.past for row in seen), users)
-            yield [record_of(each, fields.SIGN_IN) for each in described]
+            yield [exported_row(each, fields.SIGN_IN) for each in described]
             after = rows.filter(login_ms__lte=last.login_ms).exclude(login_ms=last.login_ms, id__gte=last.pk)
             batch = list(after[:EXPORTED_AT_ONCE])
 

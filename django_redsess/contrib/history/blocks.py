@@ -14,7 +14,7 @@ from django_redsess.contrib.history.database import short_waits, write
 from django_redsess.contrib.history.models import BlockCopy
 from django_redsess.contrib.history.receivers import existing
 from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
-from django_redsess.online.server_time import server_time
+from django_redsess.online.labels import server_time
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
 from django_redsess.times import to_aware, to_column

@@ -21,7 +21,7 @@ from django_redsess.admin.users import name_among, named_users
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED
 from django_redsess.contrib.history.reading import ended_by, of_users
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
-from django_redsess.online.server_time import known_server_day
+from django_redsess.online.labels import known_server_day
 
 STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
 WHO, ENDED_BY = "who_ended", "ended_by"

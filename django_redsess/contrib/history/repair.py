@@ -22,8 +22,8 @@ from django_redsess.contrib.history.database import first_line, let_others_write
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.receivers import FROM_CLIENT, existing, ms_of, row_of_beginning, upsert
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.online.labels import server_time
 from django_redsess.online.listing import SessionFilter
-from django_redsess.online.server_time import server_time
 from django_redsess.querysets import user_key
 from django_redsess.times import to_column
 

@@ -19,8 +19,7 @@ from django_redsess.management.terminal import (
 )
 from django_redsess.online import labels
 from django_redsess.online.blocking import LISTED_MAX, LONGEST
-from django_redsess.online.labels import printable
-from django_redsess.online.server_time import server_time
+from django_redsess.online.labels import printable, server_time
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 

@@ -35,12 +35,11 @@ from django_redsess.management.terminal import (
 )
 from django_redsess.online import Session, fields, labels
 from django_redsess.online.browsers import browser_name
-from django_redsess.online.export import Record, csv_row, record_of
-from django_redsess.online.labels import printable
+from django_redsess.online.fields import ExportedRow, csv_row, exported_row
+from django_redsess.online.labels import known_server_time, printable
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_end, seconds_of_active
 from django_redsess.online.samples import evicted
 from django_redsess.online.searching import LookedThrough
-from django_redsess.online.server_time import known_server_time
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.address_index import network_of
 from django_redsess.transport.keys import is_sid, keyspace
@@ -288,7 +287,7 @@ class Command(CommandWithExamples):
             text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
         say(text, self.stderr)
 
-    def _stream(self, pages: Iterator[list[Session]], count: int, line_of: Callable[[Record], str]) -> None:
+    def _stream(self, pages: Iterator[list[Session]], count: int, line_of: Callable[[ExportedRow], str]) -> None:
         total, written = max(0, min(count - self.options["offset"], self.options["limit"])), 0
         on_terminal = is_terminal(sys.stderr) and self.options["verbosity"] > 0
         wanted = on_terminal and total > READ_AT_ONCE and not self.stdout.isatty()
@@ -299,7 +298,7 @@ class Command(CommandWithExamples):
                 # The command endsessions takes these names.
                 names = {user_id: user.get_username() for user_id, user in users.items()}
                 for described in fields.described(page, names):
-                    say(line_of(record_of(described, columns)), self.stdout)
+                    say(line_of(exported_row(described, columns)), self.stdout)
                 written += len(page)
                 if bar is not None:
                     bar.update(len(page))

@@ -24,8 +24,7 @@ from django_redsess.management.terminal import (
     user_named,
 )
 from django_redsess.online import fields
-from django_redsess.online.export import csv_row, record_of
-from django_redsess.online.fields import Described, Field
+from django_redsess.online.fields import Described, Field, csv_row, exported_row
 from django_redsess.sign_in_source import placed
 
 EXPORTED_AT_ONCE = 1000
@@ -109,7 +108,7 @@ class Command(CleaningCommand):
         # The file is the same in all languages.
         with translation.override(None):
             for each in _described(user):
-                record = record_of(each, columns)
+                record = exported_row(each, columns)
                 if as_json:
                     self.stdout.write(json.dumps(record))
                 else:

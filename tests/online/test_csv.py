@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from django_redsess.online.export import csv_cell
+from django_redsess.online.fields import csv_cell
 
 pytestmark = pytest.mark.unit
 
