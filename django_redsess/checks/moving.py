@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from django_redsess.backend import is_in_use
-from django_redsess.checks.server import may_ask
+from django_redsess.checks.cache import may_ask_server
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -50,7 +50,7 @@ def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
 def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of rows that a move has left in Django's table: their keys are valid cookies here."""
     has_table = apps.is_installed("django.contrib.sessions")
-    if not databases or not has_table or not is_in_use() or elsewhere() is not None or not may_ask():
+    if not databases or not has_table or not is_in_use() or elsewhere() is not None or not may_ask_server():
         return []
     from django.contrib.sessions.models import Session
 

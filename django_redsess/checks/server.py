@@ -1,320 +1,51 @@
-"""System checks of the entry of CACHES that sessions use, of its store, and of a master behind Sentinel."""
+"""
+System checks that ask each server: does it answer, may our user use it, may it evict, does its store suit this site?
+
+Replicas are asked too: each may take the place of its primary, with settings and users of its own.
+"""
 
 from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
-from django.conf import settings
+from django.apps import apps
 from django.core import checks
-from django.core.exceptions import ImproperlyConfigured
 from django.utils.encoding import force_str
-from redis.connection import SSLConnection, parse_url
-from redis.exceptions import AuthenticationError, InvalidResponse, RedisError
+from redis.connection import SSLConnection
+from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, RedisError, ResponseError
 
 from django_redsess.backend import is_in_use
-from django_redsess.checks.settings import check_settings, problem
+from django_redsess.checks.cache import (
+    ASKS_SERVER,
+    TO_SENTINELS,
+    WRITE_AS,
+    check_retries,
+    check_timeouts,
+    hint_for_django_redis,
+    may_ask_server,
+    name_of_cache,
+)
+from django_redsess.checks.settings import problem
 from django_redsess.conf import conf
-from django_redsess.transport import agreement, attempts, caches, connections, counterparts
-from django_redsess.transport.exchange import retries_of
+from django_redsess.transport import agreement, attempts, connections, packing, scripts
+from django_redsess.transport.cluster_map import Cluster, format_address
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import has_answered, message_of, words_of
 
-ASKS_SERVER = "session_server"
-"""The tag of the checks that ask the server."""
-
-SERVER, SENTINELS = "the server of the sessions", "its sentinels"
-ADD_TO_SENTINELS = (
-    "Add to OPTIONS: 'SENTINEL_KWARGS': {'socket_connect_timeout': 0.5, 'socket_timeout': 0.5, "
-    "'retry': Retry(NoBackoff(), 0)} (of redis.retry and redis.backoff)."
-)
-
-WRITE_AS = (
-    "Write it as 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, [ as %5B, "
-    "] as %5D, a comma as %2C and a semicolon as %3B."
-)
-TO_SENTINELS = (
-    "'CLIENT_CLASS': 'django_redis.client.SentinelClient', 'CONNECTION_FACTORY': "
-    "'django_redis.pool.SentinelConnectionFactory', and 'SENTINELS': [('host', 26379), …]. LOCATION is "
-    "'redis://name/0', with the name of the master as the sentinels have it."
-)
-OF_UNFIT = {"entry": "E004", "backend": "E069", "option": "E070"}
+FACTORY = "'CONNECTION_FACTORY': 'django_redsess.cluster.ClusterConnectionFactory'"
 
 
-@checks.register(checks.Tags.caches)
-def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Refuse a SESSION_CACHE_ALIAS whose cache can't hold sessions: they connect with its settings."""
-    if not is_in_use():
-        return []
-    alias = settings.SESSION_CACHE_ALIAS
-    entry, subject = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
-    backend = None if entry is None else caches.backend_of(entry)
-    if entry is None or backend is None:
-        wrong = "which does not exist" if entry is None else f"which is not a cache of {caches.NAMES}"
-        fitting = [name for name, each in settings.CACHES.items() if caches.backend_of(each)]
-        listed = ", ".join(map(repr, fitting or settings.CACHES))
-        hint = f"CACHES has {listed}: add one with the BACKEND {caches.DJANGO_REDIS.path!r}."
-        if fitting:
-            hint = f"Set SESSION_CACHE_ALIAS to one of {caches.NAMES} in CACHES: {listed}."
-        return [problem("E004", f"{subject}, {wrong}.", hint)]
-    if backend is caches.DJANGO_REDIS and "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in pools():
-        message = f"CACHES[{alias!r}] has SENTINELS, but nothing that asks them: its LOCATION is taken for a host."
-        return [problem("E053", message, by_django_redis(TO_SENTINELS))]
-    try:
-        pool = connections.pool().any_node()
-        # This does not connect, but raises an error for an unknown option.
-        pool.connection_class(**pool.connection_kwargs)
-    except caches.UnfitEntry as unfit:
-        return [problem(OF_UNFIT[unfit.about], f"{unfit}", unfit.hint)]
-    except Exception as reason:  # Its text may contain a part of the URL, with the password: show its type only.
-        if wrong := next(filter(None, (_wrong_in(url, backend) for url in caches.urls_of(entry))), ""):
-            return [problem("E004", f"{subject}, whose LOCATION {wrong}.", WRITE_AS)]
-        # The names in OPTIONS are no secret.
-        named = [name for name in caches.options_of(entry) if f"'{name}'" in str(reason)]
-        said = f"{type(reason).__name__}: {named[0]}" if named else type(reason).__name__
-        hint = (
-            f"Check its OPTIONS in the documentation of {backend.name} and redis-py. ShardClient can't keep sessions."
-        )
-        return [problem("E004", f"{subject}, which can't be used ({said}).", hint)]
-    return []
-
-
-def by_django_redis(options: str) -> str:
-    """Return a hint that has ``options`` added to the entry of the sessions, which only django-redis has."""
-    is_one = _backend() is caches.DJANGO_REDIS
-    return f"{'Add' if is_one else f'Set BACKEND to {caches.DJANGO_REDIS.path!r}, and add'} to OPTIONS: {options}"
-
-
-def _backend() -> caches.Backend | None:
-    return caches.backend_of(settings.CACHES.get(settings.SESSION_CACHE_ALIAS, {}))
-
-
-def _place_of_options() -> str:
-    backend = _backend()
-    return backend.options if backend else "OPTIONS"
-
-
-@checks.register(checks.Tags.caches)
-def check_servers(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a LOCATION of several servers: only a cluster's factory takes all of them."""
-    pool = pools().get(SERVER)
-    if pool is None or pool.cluster is not None or pool.is_behind_sentinel:
-        return []
-    urls = caches.urls_of(settings.CACHES[settings.SESSION_CACHE_ALIAS])
-    if len(urls) < 2:
-        return []
-    message = f"LOCATION of {name_of_cache()} names {len(urls)} servers: sessions are on the first only."
-    hint = (
-        "Name one. A cluster needs the factory of this app in OPTIONS. Replicas that take over need Sentinel. Both "
-        "need django-redis."
-    )
-    return [problem("W055", message, hint)]
-
-
-@checks.register(checks.Tags.caches)
-def check_database(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn if clearing a cache ends all sessions: clear() empties the whole Redis database."""
-    pool = pools().get(SERVER)
-    if pool is None:
-        return []
-    alias = settings.SESSION_CACHE_ALIAS
-    ours = databases_of(settings.CACHES[alias])
-    shared = [name for name, entry in settings.CACHES.items() if name != alias and ours & databases_of(entry)]
-    effect = "is in the Redis database of the sessions: its clear() ends them all."
-    messages = [f"CACHES[{name!r}] {effect}" for name in shared]
-    if alias == "default" and pool.cluster is None:
-        messages.append("Sessions are in the default cache: cache.clear() ends them all.")
-    elif alias == "default":
-        messages.append("Sessions are in the default cache, whose factory is for sessions only: cache.get() fails.")
-    hint = (
-        "clear() sends FLUSHDB, which empties the whole Redis database, whatever KEY_PREFIX is. Give sessions an alias "
-        "and a database of their own: SESSION_CACHE_ALIAS = 'sessions', and CACHES['sessions'] at LOCATION 'redis://…/1'."
-    )
-    return [problem("W009", message, hint) for message in messages]
-
-
-@checks.register(checks.Tags.caches)
-def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn if a server that does not answer would hold up requests for long."""
-    effect = (
-        "Without them, redis-py 8 waits 5 seconds for a server that does not answer, and older versions wait for ever. "
-        "Most commands are sent twice before the visitor gets a 503."
-    )
-    found = []
-    for whose, pool in pools().items():
-        if not (missing := _missing_timeouts(pool)):
-            continue
-        add = "Add to OPTIONS: 'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5."
-        if whose == SENTINELS:
-            add = ADD_TO_SENTINELS
-        elif _backend() is not caches.DJANGO_REDIS:
-            # With nothing said they are set.
-            named = " and ".join(missing)
-            add = f"Remove {named} from {_place_of_options()}, or set 0.5 there: the default for sessions is 0.5."
-        message = f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}."
-        found.append(problem("W010", message, f"{add} {effect}"))
-    return found
-
-
-@checks.register(checks.Tags.caches)
-def check_waiting(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a pool in which requests wait longer for a connection than for an answer of the server."""
-    pool = pools().get(SERVER)
-    if pool is None:
-        return []
-    wait_seconds, timeout = pool.wait_seconds, pool.connection_kwargs.get("socket_timeout")
-    # Another pool has no time-out of its own.
-    if wait_seconds == timeout or (wait_seconds is not None and wait_seconds <= (timeout or 0.5)):
-        return []
-    wait = "for ever" if wait_seconds is None else f"{wait_seconds} seconds"
-    message = f"{name_of_cache()} has a BlockingConnectionPool that waits {wait} for a free connection."
-    add = "'timeout': 0.5" if _place_of_options() == "OPTIONS" else "'CONNECTION_POOL_KWARGS': {'timeout': 0.5}"
-    hint = f"While the server does not answer, requests queue for a connection first. Add to OPTIONS: {add}."
-    return [problem("W020", message, hint)]
-
-
-@checks.register(checks.Tags.caches)
-def check_repeats(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of retries by redis-py, which multiply ours."""
-    where = f"retry, retry_on_timeout and retry_on_error from LOCATION and {_place_of_options()}"
-    stop = {
-        SERVER: f"Remove {where}: they multiply the wait in an outage, and can count a view twice. This app repeats a "
-        "command once, where that is harmless.",
-        SENTINELS: f"{ADD_TO_SENTINELS} Otherwise redis-py retries up to ten times, and each sentinel that is down "
-        "costs seconds.",
-    }
-    return [
-        problem("W011", f"{name_of_cache()} lets redis-py repeat commands to {whose}.", stop[whose])
-        for whose, pool in pools().items()
-        if _repeats(pool)
-    ]
-
-
-@checks.register(checks.Tags.caches)
-def check_event_loops(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of connections that can be made in threads only, and of options that event loops do without."""
-    return [each for whose, pool in pools().items() for each in _in_event_loops(whose, pool)]
-
-
-def _in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMessage]:
-    try:
-        pool.connection_class(**pool.connection_kwargs)
-    except Exception:  # What threads can't use either is E004.
-        return
-    try:
-        counterpart = counterparts.class_like(pool.connection_class)
-    except ImproperlyConfigured as reason:
-        hint = "Derive a class that does the same from that in redis.asyncio, and name it in ASYNC_CONNECTION_CLASS."
-        if conf.ASYNC_CONNECTION_CLASS is not None:
-            yield problem("E073", f"{reason}", hint)
-        else:
-            hint += " If the site has no asynchronous requests, silence this check."
-            yield problem("W072", f"{reason} Under ASGI, every request fails.", hint)
-        return
-    names = counterparts.lost_options(counterpart, pool)
-    subject, effect = f"{name_of_cache()} sets", f"for {whose}, which event loops do not know. Under ASGI,"
-    if refused := ", ".join(filter(counterparts.protects, names)):
-        hint = "Nothing is sent without that protection. Remove it, or serve the site by WSGI."
-        yield problem("W071", f"{subject} {refused} {effect} sessions refuse to connect.", hint)
-    if missing := ", ".join(name for name in names if not counterparts.protects(name)):
-        hint = "If they need it, derive classes of connections that do it by themselves: see ASYNC_CONNECTION_CLASS."
-        yield problem("W071", f"{subject} {missing} {effect} connections go without it.", hint)
-
-
-def may_ask() -> bool:
-    """Tell whether checks may ask the server. Without time-outs, one that does not answer would hold up manage.py."""
-    found = pools()
-    if not found or any(_missing_timeouts(pool) or _repeats(pool) for pool in found.values()):
-        return False
-    # Wrong settings may give no names of keys, and a wrong entry of CACHES no connection.
-    if check_settings() or check_cache():
-        return False
-    try:
-        keyspace()
-    except Exception:  # A PREFIX that is a function may need a request, and raise anything without.
-        return False
-    return True
-
-
-def name_of_cache() -> str:
-    """Return what messages call the cache alias of the sessions."""
-    return f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]"
-
-
-def pools() -> dict[str, Any]:
-    """
-    Return a pool of ``SERVER``, and behind Sentinel one of ``SENTINELS``, without opening a connection.
-
-    It is empty if they can't be made, which is E004. All nodes have the same options, and so have all sentinels.
-    """
-    if not is_in_use():
-        return {}
-    try:
-        pool = connections.pool().any_node()
-        if pool.is_behind_sentinel:
-            return {SERVER: pool, SENTINELS: pool.source.sentinel_manager.sentinels[0].connection_pool}
-        return {SERVER: pool}
-    except Exception:
-        return {}
-
-
-def _missing_timeouts(pool: Any) -> list[str]:
-    names = ("socket_connect_timeout", "socket_timeout")
-    return [name for name in names if pool.connection_kwargs.get(name) is None]
-
-
-def _repeats(pool: Any) -> bool:
-    kwargs = pool.connection_kwargs
-    if kwargs.get("retry") is not None:
-        # With 0 retries, the other two options have no effect.
-        return retries_of(kwargs["retry"]) != 0
-    return bool(kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
-
-
-def _wrong_in(url: object, backend: caches.Backend) -> str:
-    """Say what is wrong with ``url``, without quoting it: any part may be of the password."""
-    if not isinstance(url, str):
-        return "is missing, or not a string"
-    if not url.startswith(caches.SCHEMES):
-        return f"begins with none of {', '.join(backend.schemes)}"
-    try:
-        urlsplit(url).port  # noqa: B018
-    except ValueError:
-        return "has a host and port that can't be read"
-    try:
-        parse_url(url)  # type: ignore[no-untyped-call]
-    except ValueError as reason:  # Its text names the option.
-        return f"has options that can't be read ({reason})"
-    return ""
-
-
-def databases_of(entry: Mapping[str, Any]) -> set[object]:
-    """Return the Redis databases of an entry of CACHES, by its settings; none for a cache of another kind."""
-    try:
-        kwargs = caches.options_of(entry)
-        # With sentinels, the host is the name of a service: it means something only together with the sentinels.
-        sentinels = frozenset(map(tuple, entry.get("OPTIONS", {}).get("SENTINELS", ())))
-        found = set[object]()
-        for url in caches.urls_of(entry):
-            at = {"host": "localhost", "port": 6379, "db": 0, **kwargs, **parse_url(url)}  # type: ignore[no-untyped-call]
-            host = "localhost" if at["host"] in ("127.0.0.1", "::1") else at["host"]
-            found.add((sentinels, at.get("path") or (host, at["port"]), int(at["db"])))
-        return found
-    except Exception:  # Not a URL of Redis.
-        return set()
-
-
-NUMBERS = {"partitions": "E043", "secret key": "E044", "format": "E045"}
+NUMBERS_OF_FAULTS = {"partitions": "E043", "secret key": "E044", "format": "E045"}
 
 
 @checks.register(ASKS_SERVER)
 def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse PARTITIONS, a SECRET_KEY or a release that do not suit the store: every request would fail."""
-    if not may_ask():
+    if not may_ask_server():
         return []
     # What does not answer, or refuses, is told by check_server.
     with suppress(RedisError, OSError):
@@ -323,33 +54,212 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
         server = connections.server_of(space.agreement)
         stored = attempts.ask_server(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
         if fault := agreement.fault_in(space, stored):
-            return [problem(NUMBERS[fault.about], fault.message, fault.hint)]
+            return [problem(NUMBERS_OF_FAULTS[fault.about], fault.message, fault.hint)]
     return []
 
 
-Told = tuple[str, str, str]
-"""The number of a check, its message, and its hint."""
+@checks.register(ASKS_SERVER)
+def check_server(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Ask each server whether it answers, may evict sessions, and lets our user run all commands of this app."""
+    return _ask_each_server(_ask_server)
 
 
-def why_unusable(pool: Any, error: Exception) -> Told:
+@checks.register(ASKS_SERVER, deploy=True)
+def check_snapshots(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of servers that save snapshots, but no append-only file: sessions that ended come back after a crash."""
+    return _ask_each_server(_find_snapshots_alone)
+
+
+def _ask_each_server(ask_server: Callable[[Any], Iterable[checks.CheckMessage]]) -> list[checks.CheckMessage]:
+    found: dict[tuple[str, str, str | None], tuple[checks.CheckMessage, list[str]]] = {}
+    with suppress(RedisError):  # No node of a cluster tells the others. check_cluster says why.
+        for pool in all_server_pools() if may_ask_server() else []:
+            for message in ask_server(pool):
+                key = str(message.id), message.msg, message.hint
+                found.setdefault(key, (message, []))[1].append(node_name(pool))
+    for message, names in found.values():
+        if names[0]:
+            message.msg += f" Nodes: {', '.join(names)}."
+    return [message for message, _ in found.values()]
+
+
+def _ask_server(pool: Any) -> Iterator[checks.CheckMessage]:
+    try:
+        hello = read_hello(pool)
+        if unfit := why_unfit(hello):
+            yield unfit
+        elif pool.cluster is None and hello.get("mode") == "cluster":
+            node = f"The server of {name_of_cache()} is a node of a cluster"
+            hint = hint_for_django_redis(
+                f"{FACTORY}. Name several nodes in LOCATION, and set REDSESS['PARTITIONS'] to 64."
+            )
+            yield problem("W026", f"{node}: sessions on other nodes can't be reached.", hint)
+        else:
+            yield from _find_refusals(pool)
+            yield from _find_eviction(pool)
+            yield from _find_lost_blocks(pool)
+    except (RedisError, OSError) as error:
+        if pool.cluster is None or not lacks_database(error):  # That is W028.
+            yield why_unusable(pool, error)
+
+
+def _find_refusals(pool: Any) -> list[checks.CheckMessage]:
+    commands = [*{*scripts.commands_of_scripts(), *packing.COMMANDS}]
+    commands += ["BLPOP"] if pool.cluster is None else ["ASKING"]
+    commands += ["WAIT"] if conf.CONFIRM_ENDS is not None else []
+    commands += ["SELECT"] if pool.connection_kwargs.get("db") else []
+    commands += ["PING"] if pool.connection_kwargs.get("health_check_interval") else []
+    # The keys of one partition stand for those of all.
+    names = [keyspace().agreement.meta, *keyspace().partitions[0].names]
+    try:
+        args = scripts.ACL.arguments(commands=commands, names=names)
+        refused, keys = attempts.ask_server(pool, "EVAL", scripts.ACL.text, 0, *args)
+    except NoPermissionError as reason:  # Its text names the command and the user.
+        message = message_of(reason)
+    except ResponseError as reason:
+        if not str(reason).startswith("unknown command"):
+            raise
+        message = "The server of the sessions has no EVAL: every request would fail."
+    else:
+        wrong = [
+            f"can't {verb} {', '.join(sorted(map(force_str, what)))}{where}"
+            for verb, what, where in (("run", refused, " on keys of sessions"), ("use", keys, ""))
+            if what
+        ]
+        if not wrong:
+            return []
+        message = f"The user of {name_of_cache()} {' and '.join(wrong)}."
+    if pool.cluster is not None:
+        commands.append("CLUSTER|SLOTS")
+    rules = f"~{keyspace().pattern} {' '.join(f'+{name.lower()}' for name in sorted(commands))}"
+    where = "the server" if pool.cluster is None else "each node of the cluster"
+    hint = f"As an administrator of {where}, run: ACL SETUSER … {rules}. Give renamed commands their names back."
+    return [problem("W023", message, hint)]
+
+
+def _find_eviction(pool: Any) -> list[checks.CheckMessage]:
+    try:
+        told = force_str(attempts.ask_server(pool, "INFO", "memory"))
+    except ResponseError:  # The user need not be allowed to run INFO.
+        return []
+    match = re.search(r"maxmemory_policy:(allkeys-\S+)", told)
+    if not match:
+        return []
+    policy = match[1]
+    message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it evicts sessions."
+    hint = (
+        "All sessions of a partition are in one key, and are evicted at once. Set noeviction, and keep caches that "
+        "need eviction on another server. (A volatile policy drops the notes of ended sessions only. They say why a "
+        "session ended, and which key replaces it: without them, a late request signs its browser out.)"
+    )
+    return [problem("W008", message, hint)]
+
+
+def _find_lost_blocks(pool: Any) -> list[checks.CheckMessage]:
+    # In a cluster a replica takes over, which has all that the node has forgotten.
+    if pool.cluster is not None or apps.is_installed("django_redsess.contrib.history"):
+        return []
+    names = [each.blocked for each in keyspace().partitions]
+    try:
+        config = as_dict(attempts.ask_server(pool, "CONFIG", "GET", "save", "appendonly"))
+        if config.get("save") or config.get("appendonly") != "no" or not attempts.ask_server(pool, "EXISTS", *names):
+            return []
+        now = pool.clock.learn(attempts.ask_server(pool, "TIME"))
+        if not any(attempts.ask_server(pool, "ZCOUNT", name, now, "+inf") for name in names):
+            return []
+    except ResponseError:  # Managed servers hide it.
+        return []
+    message = "Users are blocked, and the server of the sessions saves nothing: a restart lets them sign in again."
+    hint = (
+        "Add 'django_redsess.contrib.history' to INSTALLED_APPS, which keeps a copy of blocks. Or set appendonly yes."
+    )
+    return [problem("W065", message, hint)]
+
+
+def _find_snapshots_alone(pool: Any) -> list[checks.CheckMessage]:
+    try:
+        reply = attempts.ask_server(pool, "CONFIG", "GET", "save", "appendonly")
+    except (RedisError, OSError):  # Managed servers hide it.
+        return []
+    config = as_dict(reply)
+    if not config.get("save") or config.get("appendonly") != "no":
+        return []
+    message = "The server of the sessions saves snapshots, but no append-only file (appendonly no)."
+    hint = (
+        "After a crash it starts from the last snapshot: sessions that were ended or signed out since live again. Set "
+        'appendonly yes. Or save nothing (save ""): then a restart signs everybody out.'
+    )
+    return [problem("W056", message, hint)]
+
+
+def all_server_pools() -> list[Any]:
+    """
+    Return the pools of all servers that hold the sessions, or will after a failover.
+
+    That is the only server, or the primaries of the cluster and their replicas. Raises redis-py's ConnectionError if no
+    node of the cluster tells the others.
+    """
+    cluster = connections.pool()
+    primaries: list[Any] = cluster.nodes()
+    for primary in primaries if isinstance(cluster, Cluster) else []:
+        with suppress(RedisError):
+            ranges = attempts.ask_server(primary, "CLUSTER", "SLOTS")
+            told = {(force_str(host or ""), port) for _, _, _, *replicas in ranges for host, port, *_ in replicas}
+            return [*primaries, *(cluster.at(address, primary) for address in sorted(told))]
+    return primaries
+
+
+def node_name(pool: Any) -> str:
+    """Return host and port of a cluster's node; an empty text for the only server."""
+    if pool.cluster is None:
+        return ""
+    return format_address((pool.connection_kwargs["host"], pool.connection_kwargs["port"]))
+
+
+def read_hello(pool: Any) -> dict[str, str]:
+    """
+    Return what the server tells of itself: ``version``, and as ``mode`` standalone, cluster or sentinel.
+
+    It is empty if it tells nothing. HELLO tells it, which needs no permission. Raises redis-py's ConnectionError or
+    TimeoutError if the server does not answer, and its AuthenticationError.
+    """
+    # A connection of its own: a cluster refuses all databases but the first, which the pool may not use.
+    connection = pool.alone(db=0)
+    try:
+        connection.connect()
+        connection.send_command("HELLO")
+        return as_dict(connection.read_response())
+    except ResponseError:
+        return {}
+    finally:
+        connection.disconnect()
+
+
+def as_dict(reply: Any) -> dict[str, str]:
+    # A list of names and values, or a dict in the newer protocol.
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {force_str(name): force_str(value) for name, value in pairs}
+
+
+def why_unusable(pool: Any, error: Exception) -> checks.CheckMessage:
     """Tell why the server of this pool answers ``error`` to all that is asked, or does not answer."""
     if isinstance(error, InvalidResponse):
         message = "The server that holds the sessions can't be reached: another kind of server answers there."
-        return "W050", message, f"Change host and port in LOCATION of {name_of_cache()}."
+        return problem("W050", message, f"Change host and port in LOCATION of {name_of_cache()}.")
     said = f"{message_of(error)}.".replace("..", ".")
     if has_answered(error):
-        return "W050", said, _what_to_change(pool, error)
+        return problem("W050", said, _what_to_change(pool, error))
     if issubclass(pool.connection_class, SSLConnection) and _speaks_without_tls(pool):
         message = f"{name_of_cache()} connects with TLS (rediss://), but its server does not use TLS: no request works."
-        return "W051", message, "Begin LOCATION with redis://, or set up TLS on the server."
+        return problem("W051", message, "Begin LOCATION with redis://, or set up TLS on the server.")
     hint = (
         f"Ignore this if the server is not meant to run now. Otherwise start it, and compare its host and port with "
         f"LOCATION of {name_of_cache()} (rediss:// means TLS)."
     )
-    return "I049", said, hint
+    return problem("I049", said, hint)
 
 
-def is_of_database(error: Exception) -> bool:
+def lacks_database(error: Exception) -> bool:
     """Tell whether the server lacks the database that LOCATION names."""
     return words_of(error).startswith("DB index is out of range")
 
@@ -359,7 +269,7 @@ def _what_to_change(pool: Any, error: Exception) -> str:
     if isinstance(error, AuthenticationError):
         each = "" if pool.cluster is None else " Nodes do not tell each other about users: each needs the user."
         return f"Give user and password in LOCATION of {entry}. {WRITE_AS}{each}"
-    if is_of_database(error):
+    if lacks_database(error):
         return f"LOCATION of {entry} ends in the number of the database. Most servers have 0 to 15."
     return "Until the server takes commands, requests are answered with 503."
 
@@ -377,16 +287,16 @@ def _speaks_without_tls(pool: Any) -> bool:
         return False
 
 
-def why_unfit(hello: dict[str, str]) -> Told | None:
+def why_unfit(hello: dict[str, str]) -> checks.CheckMessage | None:
     """Tell why a server that answered HELLO with these fields can't keep sessions; None if it can."""
     if hello.get("mode") == "sentinel":
         message = f"The server of {name_of_cache()} is a sentinel, which keeps no sessions."
-        return "W054", message, by_django_redis(TO_SENTINELS)
+        return problem("W054", message, hint_for_django_redis(TO_SENTINELS))
     version = hello.get("version", "")
     # Valkey begins with 7.2.
     if re.match(r"[1-6]\.", version):
         message = f"The server of the sessions is Redis {version}, which is too old: sessions can't be used."
-        return "W052", message, "Use Redis 7.0, Valkey 8, or newer."
+        return problem("W052", message, "Use Redis 7.0, Valkey 8, or newer.")
     return None
 
 
@@ -394,7 +304,7 @@ def why_unfit(hello: dict[str, str]) -> Told | None:
 def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if a master behind Sentinel goes on writing after its replicas have left it."""
     # Without time-outs, a server that does not answer would hold up manage.py.
-    if not is_in_use() or check_timeouts() or check_repeats():
+    if not is_in_use() or check_timeouts() or check_retries():
         return []
     try:
         pool = connections.pool()

@@ -16,7 +16,7 @@ from django.utils.encoding import force_str
 import django_redsess
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.checks import cluster
+from django_redsess.checks import server as server_checks
 from django_redsess.contrib.moving.growing.other_store import size
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.exceptions import SignInRefused
@@ -123,7 +123,7 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     call_command("endsessions", "--all", interactive=False)
     assert online.count() == 0
     own_server.client.config_set("maxmemory-policy", "allkeys-lru")
-    assert [each.id for each in cluster.check_server()] == ["django_redsess.W008"]
+    assert [each.id for each in server_checks.check_server()] == ["django_redsess.W008"]
     assert {entry["object"] for entry in client.acl_log()} <= OF_CLIENTS
     # By scripts too, but for those of this test and of the connection itself.
     called = {name.removeprefix("cmdstat_").partition("|")[0] for name in client.info("commandstats")}

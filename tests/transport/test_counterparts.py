@@ -15,7 +15,7 @@ import redis.asyncio
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
-from django_redsess.checks import server as server_checks
+from django_redsess.checks import cache as cache_checks
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import connections, counterparts, pools
 from testproject.servers import Server, available, free_port
@@ -66,7 +66,7 @@ async def of_event_loop(pool: Any) -> Any:
 
 
 def asgi_checks() -> list[CheckMessage]:
-    return server_checks.check_event_loops()
+    return cache_checks.check_event_loops()
 
 
 # Options of the connection, in both halves, by redis-py's own signatures.

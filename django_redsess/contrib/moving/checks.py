@@ -9,8 +9,8 @@ from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess.backend import is_in_use
+from django_redsess.checks.cache import ASKS_SERVER, NUMBERS_OF_UNFIT, databases_of, may_ask_server
 from django_redsess.checks.moving import seconds_since_first_move
-from django_redsess.checks.server import ASKS_SERVER, OF_UNFIT, databases_of, may_ask
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import SessionStore, growing
@@ -45,7 +45,7 @@ def _of_own(there: Store) -> list[checks.CheckMessage]:
         caches.pool_of(there.alias)
     except Exception as error:  # It may be any code. Its text may have the password, unless it is ours.
         if isinstance(error, caches.UnfitEntry):
-            return [problem(OF_UNFIT[error.about], f"{name}: {error}", error.hint)]
+            return [problem(NUMBERS_OF_UNFIT[error.about], f"{name}: {error}", error.hint)]
     same = entries[0].get("LOCATION") == entries[1].get("LOCATION") or databases_of(entries[0]) & databases_of(
         entries[1]
     )
@@ -60,7 +60,7 @@ def check_duration(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if sessions have been moving for longer than a cookie lives: then all that can move has moved."""
     is_growing = is_in_use(growing.SessionStore)
     moves = conf.MOVE_TO is None if is_growing else is_in_use(SessionStore) and conf.MOVES
-    if not (moves and may_ask()):
+    if not (moves and may_ask_server()):
         return []
     seconds = seconds_since_first_move()
     if seconds is None or seconds <= settings.SESSION_COOKIE_AGE:

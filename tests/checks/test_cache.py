@@ -1,4 +1,4 @@
-"""What is found wrong with the caches: their connections, pools, time-outs and retries."""
+"""What is found wrong with the entry of CACHES: their connections, pools, time-outs and retries."""
 
 from collections.abc import Callable
 from typing import Any
