@@ -19,7 +19,7 @@ from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import reading
-from django_redsess.session.elsewhere import elsewhere
+from django_redsess.session.other_store import other_store
 from django_redsess.times import to_column
 from django_redsess.transport import packing
 from django_redsess.transport.keys import keyspace
@@ -34,7 +34,7 @@ def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
     """Require the app of an engine that moves sessions. Warn of its settings if another engine is in use."""
     if check_settings():
         return []
-    if elsewhere() is None:
+    if other_store() is None:
         if conf.MOVE_FROM is None and conf.MOVE_TO is None and conf.MOVES is False:
             return []
         message = f"MOVE_FROM, MOVE_TO and MOVES have no effect: SESSION_ENGINE is {settings.SESSION_ENGINE!r}."
@@ -50,7 +50,7 @@ def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
 def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of rows that a move has left in Django's table: their keys are valid cookies here."""
     has_table = apps.is_installed("django.contrib.sessions")
-    if not databases or not has_table or not is_in_use() or elsewhere() is not None or not may_ask_server():
+    if not databases or not has_table or not is_in_use() or other_store() is not None or not may_ask_server():
         return []
     from django.contrib.sessions.models import Session
 

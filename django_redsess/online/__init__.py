@@ -19,8 +19,8 @@ from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.statistics import Totals
 from django_redsess.session import notice, reading
 from django_redsess.session.blocks import Block, Restored
-from django_redsess.session.elsewhere import elsewhere, other_stores
 from django_redsess.session.encryption import KeyMissing
+from django_redsess.session.other_store import other_store, sibling_stores
 from django_redsess.session.record import django_times, log_left_out, log_unusable, named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
@@ -250,7 +250,7 @@ def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
         if live is not None and live.sid not in there:
             found += sessions_of((yield from listing.find([live.sid])))
             there.add(live.sid)
-    for store in other_stores():
+    for store in sibling_stores():
         found += yield from in_store(store, _find_there, [sid for sid in wanted if sid not in there])
     return found
 
@@ -532,8 +532,8 @@ def moving_from() -> str:
     Return the name of the store from which sessions move here, ``""`` if none do. What has not moved is not listed or
     counted, but ends with all others of its user, and when all end.
     """
-    other = elsewhere()
-    return "" if other is None else other.name
+    other = other_store()
+    return "" if other is None else other.display_name
 
 
 def user_id_of(user: AbstractBaseUser) -> str:

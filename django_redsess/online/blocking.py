@@ -8,7 +8,7 @@ from functools import partial
 from django_redsess.online.ending import end_all_of
 from django_redsess.session import blocks, notice
 from django_redsess.session.blocks import Block, Restored
-from django_redsess.session.elsewhere import other_stores
+from django_redsess.session.other_store import sibling_stores
 from django_redsess.session.record import user_of
 from django_redsess.session.store import session_of
 from django_redsess.signals import Reason, note_block, request_answered, user_blocked, user_unblocked
@@ -36,7 +36,7 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     # In this order. A sign-in between the two would be left, if the sessions ended first.
     if not (yield from blocks.set_block(made)):
         raise ValueError("until must be ahead, by the clock of the server that stores the sessions.")
-    for store in other_stores():
+    for store in sibling_stores():
         yield from in_store(store, blocks.set_block, made)
     note_block(user_id)
     tell = CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
@@ -69,7 +69,7 @@ def unblock(user_id: str) -> Steps[bool]:
     # First, and also if there is none here: who keeps a copy must not put it back.
     yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))
     lifted = yield from blocks.lift(user_id)
-    for store in other_stores():
+    for store in sibling_stores():
         lifted = (yield from in_store(store, blocks.lift, user_id)) or lifted
     return lifted
 
@@ -77,7 +77,7 @@ def unblock(user_id: str) -> Steps[bool]:
 def of_user(user_id: str) -> Steps[Block | None]:
     """Read the block of a user. None if there is none, or it is over."""
     found = yield from blocks.of_user(user_id)
-    for store in other_stores():
+    for store in sibling_stores():
         found = found or (yield from in_store(store, blocks.of_user, user_id))
     return found
 
@@ -95,7 +95,7 @@ def listed_with_origin(offset: int, limit: int) -> Steps[list[tuple[Block, bool]
         raise ValueError(f"Only the first {LISTED_MAX} blocks can be listed.")
     if limit <= 0:
         return []
-    stores = other_stores()
+    stores = sibling_stores()
     if not stores:
         return (yield from blocks.page(offset, limit))
     # While sessions move, a block is in both stores, or in the one where it was set before.

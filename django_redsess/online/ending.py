@@ -18,8 +18,8 @@ from django_redsess.online.listing import (
 )
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import messages, notice, operations
-from django_redsess.session.elsewhere import Elsewhere, EndedBefore, elsewhere, every_store
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
+from django_redsess.session.other_store import EndedBefore, OtherStore, other_store, stores_of_site
 from django_redsess.session.store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
 from django_redsess.transport.keys import Partition, Store, is_sid, using
@@ -80,7 +80,7 @@ class BulkEnding:
         self._found: list[tuple[Store | None, list[str]]] | None = [] if network or not whole.names_client else None
         self._lists: list[tuple[Store | None, Partition, str]] = []
         only_by_seen = session_filter.only_by_seen
-        for store in every_store() if self._found is not None else ():
+        for store in stores_of_site() if self._found is not None else ():
             with using(store):
                 lists = address_lists_of(session_filter) if network else lists_of(session_filter, by_seen=only_by_seen)
             self._lists += [(store, partition, name) for partition, names in lists for name in names]
@@ -97,7 +97,7 @@ class BulkEnding:
         self._left_out = 0
         # What can't be listed there can only be ended as a whole.
         ends_whole = not whole.names_client and seconds is None and choose is None
-        self._elsewhere = elsewhere() if ends_whole else None
+        self._other_store = other_store() if ends_whole else None
 
     @property
     def confirmed_by(self) -> int | None:
@@ -113,9 +113,9 @@ class BulkEnding:
 
     def step(self) -> Steps[EndedList]:
         """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
-        if self._elsewhere is not None:
-            yield from self._end_elsewhere(self._elsewhere)
-            self._elsewhere = None
+        if self._other_store is not None:
+            yield from self._end_in_other_store(self._other_store)
+            self._other_store = None
         if self._found is None:
             self._found = yield from self._search()
         if self._found:
@@ -129,7 +129,7 @@ class BulkEnding:
 
     def _search(self) -> Steps[list[tuple[Store | None, list[str]]]]:
         whole, found, sids = self._filter._replace(active_seconds=None), [], list[str]()
-        for store in every_store():
+        for store in stores_of_site():
             matches = yield from in_store(store, matching, whole, by_seen=self._by_seen or self._filter.only_by_seen)
             # What was found in the store before may have moved to this one by the time it is ended.
             sids = list(dict.fromkeys([*sids, *matches.sids]))
@@ -184,17 +184,17 @@ class BulkEnding:
         if self._choose is not None:
             rows = yield from in_store(store, find, sids)
             sids = list(self._choose(sessions_of(rows, self._filter.user_ids)))
-        if store is None and sids and (other := elsewhere()) is not None:
+        if store is None and sids and (other := other_store()) is not None:
             # What is about to come here must not come behind.
-            yield from other.end(sids)
+            yield from other.note_ends(sids)
         return (yield from in_store(store, operations.end, sids, self._ending, follow=True))
 
-    def _end_elsewhere(self, other: Elsewhere) -> Steps[None]:
+    def _end_in_other_store(self, other: OtherStore) -> Steps[None]:
         """Before the sessions that are here: what is about to come here must not come behind."""
         wanted, ending = self._filter, self._ending
         users, guests = wanted.guests != "only", bool(wanted.guests)
         stay = ending.kept_sids, ending.kept_users
-        yield from other.end_before(EndedBefore(wanted.user_ids, users, guests, ending.latest, *stay))
+        yield from other.note_end_before(EndedBefore(wanted.user_ids, users, guests, ending.latest, *stay))
 
     def _reported(self, ended: list[EndedSession]) -> Steps[EndedList]:
         if self._message:
@@ -255,11 +255,11 @@ def end(
     """Kick sessions as :func:`operations.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
     named = [sid for sid in sids if is_sid(sid)]
     ending = Ending(Reason.KICKED, message, latest, kept_users=keep_users, by=user_answered())
-    if (other := elsewhere()) is not None:
+    if (other := other_store()) is not None:
         # What is about to come here must not come behind.
-        yield from other.end(named)
+        yield from other.note_ends(named)
     found = list[EndedList]()
-    for store in (None,) if other is None else other.stores():
+    for store in (None,) if other is None else other.own_stores():
         found.append((yield from in_store(store, operations.end, named, ending, follow=follow)))
     confirmed_by, may_return = least(*(some.confirmed_by for some in found)), any(some.may_return for some in found)
     ended = EndedList((each for some in found for each in some), confirmed_by, may_return)

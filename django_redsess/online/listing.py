@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from django_redsess.conf import conf
 from django_redsess.session.address_index import named_network
-from django_redsess.session.elsewhere import other_stores
 from django_redsess.session.encryption import KeyMissing
+from django_redsess.session.other_store import sibling_stores
 from django_redsess.session.record import Client, RecordError, log_left_out, stored_client, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
@@ -302,7 +302,7 @@ def lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
     While sessions move from another store of this engine, it may be there.
     """
     found = yield from _lives(sign_ins)
-    for store in other_stores():
+    for store in sibling_stores():
         there = yield from in_store(store, _lives, sign_ins)
         found = [here or other for here, other in zip(found, there, strict=True)]
     return found

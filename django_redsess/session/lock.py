@@ -76,7 +76,7 @@ class SessionLock:
     def _ask(self, *, waits: bool) -> ScriptCall[Any]:
         script = scripts.LOCK
         # While sessions move here from another store, this one may still be there.
-        anywhere = self.session.elsewhere is not None
+        anywhere = self.session.other_store is not None
         args = script.arguments(sid=self.sid, token=self.token, waits=waits, anywhere=anywhere)
         return ScriptCall(self.partition, script, self._keys(script), args, lambda reply: reply)
 

@@ -19,11 +19,11 @@ from redis.exceptions import NoScriptError
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import blocks, deadlines, notice, operations, reading
-from django_redsess.session.elsewhere import Elsewhere
 from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, PendingSignIn, SessionState
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Ending, Outcome
+from django_redsess.session.other_store import OtherStore
 from django_redsess.session.reading import Loaded, Touch
 from django_redsess.session.record import ROUNDED_UP, log_unusable, named, unpack, user_of
 from django_redsess.session.saving import SaveAttempts, change_of
@@ -46,7 +46,7 @@ class SessionStore(SessionState):
     them. ``save`` first tries the short way without steps, which is enough for most saves.
     """
 
-    elsewhere: ClassVar[Elsewhere | None] = None
+    other_store: ClassVar[OtherStore | None] = None
     """The other store, in an engine that moves sessions."""
     cleared_user_id = ""
     """The id of a user whom this object has found not blocked, at a sign-in."""
@@ -361,7 +361,7 @@ class SessionStore(SessionState):
         self.pending = self.pending._replace(item=item)
 
     @property
-    def began_elsewhere(self) -> int | None:
+    def began_in_other_store(self) -> int | None:
         """When the session began in the other store, in milliseconds, if it is used there. Else None."""
         return None
 

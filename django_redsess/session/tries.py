@@ -11,7 +11,7 @@ the session is by then.
 
 from __future__ import annotations
 
-from django_redsess.session.elsewhere import every_store
+from django_redsess.session.other_store import stores_of_site
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import keyspace
@@ -26,7 +26,7 @@ def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, co
     one is not counted either.
     """
     left = maximum
-    for store in every_store():
+    for store in stores_of_site():
         # The server takes no lifetime of 0.
         call = in_store(store, _counting, session, user_id, max(1, seconds * 1000), maximum, counts)
         left = min(left, (yield from call))
@@ -37,7 +37,7 @@ def count(session: SessionStore, user_id: str, *, maximum: int, seconds: int, co
 
 def forget(session: SessionStore, user_id: str) -> Steps[None]:
     """Forget the tries: the password was right."""
-    for store in every_store():
+    for store in stores_of_site():
         yield from in_store(store, _forgetting, session, user_id)
 
 

@@ -18,7 +18,7 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving import marks
 from django_redsess.session import messages, tries
-from django_redsess.session.elsewhere import EndedBefore
+from django_redsess.session.other_store import EndedBefore
 from tests.helpers.store import (
     Client,
     Record,

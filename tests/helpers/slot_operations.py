@@ -23,8 +23,8 @@ from django_redsess.contrib.moving.session_store import copying
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, tries
-from django_redsess.session.elsewhere import EndedBefore
 from django_redsess.session.lock import SessionLock
+from django_redsess.session.other_store import EndedBefore
 from django_redsess.signals import Reason
 from django_redsess.viewed import popularity
 from tests.helpers.store import (

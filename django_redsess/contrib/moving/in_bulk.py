@@ -20,8 +20,8 @@ from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
-from django_redsess.session.elsewhere import Watched
 from django_redsess.session.merge import same
+from django_redsess.session.other_store import Watched
 from django_redsess.session.record import data_of, serialized, unpack, user_of
 from django_redsess.signals import Reason
 from django_redsess.transport import packing

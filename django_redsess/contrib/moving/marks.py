@@ -21,7 +21,7 @@ from django.conf import settings
 
 from django_redsess.session import reading
 from django_redsess.session.address_index import score_of_new
-from django_redsess.session.elsewhere import EndedBefore, Watched
+from django_redsess.session.other_store import EndedBefore, Watched
 from django_redsess.session.reading import texts_of
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.transport import packing, scripts, steps

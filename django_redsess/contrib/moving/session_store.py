@@ -21,7 +21,7 @@ from django_redsess.conf import conf
 from django_redsess.contrib.moving import marks
 from django_redsess.contrib.moving.contents import kept, log_unmovable, movable
 from django_redsess.contrib.moving.marks import Copy, derived_keys, keys_by_mark
-from django_redsess.contrib.moving.other_store import OtherStore
+from django_redsess.contrib.moving.other_store import ForeignStore
 from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import Row, fill
@@ -45,7 +45,7 @@ BEGAN_KEY = "_redsess_began"
 class SessionStore(OwnSessionStore):
     """Django's session API for sessions that are here or, until they move, in the store of ``MOVE_FROM``."""
 
-    elsewhere = OtherStore()
+    other_store = ForeignStore()
     key_there: str | None = None
     """The key that the session has in the other store, if it comes from there: the one that the browser has sent."""
     there: SessionBase | None = None
@@ -339,7 +339,7 @@ class SessionStore(OwnSessionStore):
         return super()._validate_session_key(key) or (self.there is not None and isinstance(key, str))
 
     @property
-    def began_elsewhere(self) -> int | None:
+    def began_in_other_store(self) -> int | None:
         return None if self.there is None else self._began_there
 
     @property

@@ -22,7 +22,7 @@ from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import deadlines, notice, operations, reading
-from django_redsess.session.elsewhere import Watched, elsewhere
+from django_redsess.session.other_store import Watched, other_store
 from django_redsess.session.reading import Loaded
 from django_redsess.session.record import RecordError, log_unusable, unpack
 from django_redsess.session.store import SessionStore
@@ -63,11 +63,11 @@ class End(NamedTuple):
 class WatchedSession:
     """A session that is watched, as ``async with`` :func:`ends` returns it."""
 
-    def __init__(self, sid: str | None, user_id: str, began_elsewhere: int | None = None) -> None:
+    def __init__(self, sid: str | None, user_id: str, began_in_other_store: int | None = None) -> None:
         self.sid = sid
         """The sid of the session. It changes when the session is followed to another key. None without a session."""
         self._user_id = user_id
-        self._began_elsewhere = began_elsewhere
+        self._began_in_other_store = began_in_other_store
         """Of a session that is used in the store from which sessions move. It may come here, under the same sid."""
         self._over: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._poller: _Poller | None = None
@@ -154,12 +154,12 @@ async def ends(session: Any) -> AsyncIterator[WatchedSession]:
 
 async def _opened(session: Any) -> WatchedSession:
     if isinstance(session, SessionStore):
-        if session.elsewhere is not None:
+        if session.other_store is not None:
             # Only the session itself can tell where it is.
             await session.arun(session.opening())
         sid, known = session.stored_sid, session.known.record
-        if sid is not None and session.began_elsewhere is not None:
-            return WatchedSession(sid, session.loaded_user_id, session.began_elsewhere)
+        if sid is not None and session.began_in_other_store is not None:
+            return WatchedSession(sid, session.loaded_user_id, session.began_in_other_store)
         if sid is None or known is not None:
             return WatchedSession(sid, known.user_id if known else "")
     elif not isinstance(session, str):
@@ -373,7 +373,7 @@ class _Poller:
         for sid, note in zip(gone, notes, strict=True):
             found[sid] = note or (expired if float(self._due.get(sid) or "inf") <= now else "")
         unexplained = [each for sid, note in found.items() if not note for each in sessions.get(sid, ())]
-        living = await _living_elsewhere(unexplained)
+        living = await _living_in_other_store(unexplained)
         for sid, note in found.items():
             for each in list(sessions.get(sid, ())):
                 if each in living:
@@ -389,17 +389,17 @@ class _Poller:
                         self.add(store, each)
 
 
-async def _living_elsewhere(sessions: Sequence[WatchedSession]) -> set[WatchedSession]:
+async def _living_in_other_store(sessions: Sequence[WatchedSession]) -> set[WatchedSession]:
     """Return which of these sessions, that are not here, live in the other store while sessions move."""
-    other = elsewhere()
+    other = other_store()
     asked = [
-        (each, Watched(each.sid or "", each._user_id, each._began_elsewhere))
+        (each, Watched(each.sid or "", each._user_id, each._began_in_other_store))
         for each in sessions
-        if each._began_elsewhere is not None
+        if each._began_in_other_store is not None
     ]
     if other is None or not asked:
         return set()
-    lives = await adrive(other.lives([watched for _, watched in asked]))
+    lives = await adrive(other.find_living([watched for _, watched in asked]))
     return {each for (each, _), is_living in zip(asked, lives, strict=True) if is_living}
 
 

@@ -1,4 +1,4 @@
-"""What operations on many sessions do in the other store: see ``session/elsewhere.py``."""
+"""What operations on many sessions do in the other store: see ``session/other_store.py``."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.elsewhere import EndedBefore, Watched
+from django_redsess.session.other_store import EndedBefore, Watched
 from django_redsess.transport import packing
 from django_redsess.transport.keys import Store, keyspace
 from django_redsess.transport.partitions import ask_each
 from django_redsess.transport.steps import Steps, drive, in_store
 
 
-class OtherGrowingStore:
+class SiblingStore:
     """The store that ``MOVE_TO`` or ``MOVE_FROM`` describes."""
 
     @property
-    def name(self) -> str:
+    def display_name(self) -> str:
         other = stores().other
         try:
             is_empty = drive(in_store(other, size)) == 0
@@ -25,17 +25,17 @@ class OtherGrowingStore:
             is_empty = False
         return "" if is_empty else f"{other.alias}, {other.prefix}"
 
-    def stores(self) -> Sequence[Store | None]:
+    def own_stores(self) -> Sequence[Store | None]:
         return stores().in_order
 
-    def end_before(self, which: EndedBefore) -> Steps[None]:
+    def note_end_before(self, which: EndedBefore) -> Steps[None]:
         # They have been ended there.
         yield from ()
 
-    def end(self, sids: Sequence[str]) -> Steps[None]:
+    def note_ends(self, sids: Sequence[str]) -> Steps[None]:
         yield from ()
 
-    def lives(self, watched: Sequence[Watched]) -> Steps[list[bool]]:
+    def find_living(self, watched: Sequence[Watched]) -> Steps[list[bool]]:
         there = yield from in_store(stores().other, living, [sid for sid, *_ in watched])
         return [sid in there for sid, *_ in watched]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_redsess.contrib.moving.growing.other_store import OtherGrowingStore
+from django_redsess.contrib.moving.growing.other_store import SiblingStore
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.growing.transfer import move_all_of, transfer
 from django_redsess.contrib.moving.marks import COPIED
@@ -27,7 +27,7 @@ from django_redsess.transport.steps import Steps, T, in_store
 class SessionStore(PlainSessionStore):
     """Django's session API for sessions that are in one of two stores."""
 
-    elsewhere = OtherGrowingStore()
+    other_store = SiblingStore()
     store: Store | None = None
     """The store in which this session is. None stands for the one that the settings describe."""
 
@@ -149,5 +149,5 @@ class SessionStore(PlainSessionStore):
         self.run(in_store(stores().other, blocks.refuse, user_id))
 
     @property
-    def began_elsewhere(self) -> int | None:
+    def began_in_other_store(self) -> int | None:
         return 0 if stores().before is None else None

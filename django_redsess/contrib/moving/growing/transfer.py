@@ -7,7 +7,7 @@ gone: so nothing is lost and nothing lives twice. Any process goes on where anot
 for which copy it was made, and only that copy arrives: one that a slow process makes later, of a session that has ended
 meanwhile, goes.
 
-Who ends sessions ends them in the store before first: see ``session/elsewhere.py``.
+Who ends sessions ends them in the store before first: see ``session/other_store.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 The other store while sessions move, and the operations on many sessions that reach it.
 
-An engine that moves sessions names it by its class attribute ``elsewhere``. Without one, nothing is asked.
+An engine that moves sessions names it by its class attribute ``other_store``. Without one, nothing is asked.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Watched(NamedTuple):
     began_at: int
 
 
-class Elsewhere(Protocol):
+class OtherStore(Protocol):
     """The questions of the engine's operations to the other store."""
 
     @property
-    def name(self) -> str:
+    def display_name(self) -> str:
         """The name of the store for pages and commands. ``""`` if no session is there."""
 
-    def stores(self) -> Sequence[Store | None]:
+    def own_stores(self) -> Sequence[Store | None]:
         """
         Return the stores of this engine: first the one from which sessions move. None stands for that of the settings.
 
@@ -55,32 +55,32 @@ class Elsewhere(Protocol):
         store of another engine is not among them: its sessions can't be listed by user.
         """
 
-    def end_before(self, which: EndedBefore) -> Steps[None]:
+    def note_end_before(self, which: EndedBefore) -> Steps[None]:
         """Note the end of sessions of another engine, as :class:`EndedBefore` describes them."""
 
-    def end(self, sids: Sequence[str]) -> Steps[None]:
+    def note_ends(self, sids: Sequence[str]) -> Steps[None]:
         """Note that the sessions of another engine with these sids are over."""
 
-    def lives(self, watched: Sequence[Watched]) -> Steps[list[bool]]:
+    def find_living(self, watched: Sequence[Watched]) -> Steps[list[bool]]:
         """Tell of each session that is not here whether it lives in the other store, as far as that is known here."""
 
 
-def elsewhere() -> Elsewhere | None:
+def other_store() -> OtherStore | None:
     """Return the other store. None unless sessions move."""
     try:
         engine = import_module(settings.SESSION_ENGINE).SessionStore
     except Exception:  # Importing an engine may raise anything. Django reports it.
         return None
-    found: Elsewhere | None = getattr(engine, "elsewhere", None)
+    found: OtherStore | None = getattr(engine, "other_store", None)
     return found
 
 
-def every_store() -> Sequence[Store | None]:
-    """Return all stores of this engine that the site uses: see :meth:`Elsewhere.stores`."""
-    other = elsewhere()
-    return (None,) if other is None else other.stores()
+def stores_of_site() -> Sequence[Store | None]:
+    """Return all stores of this engine that the site uses: see :meth:`OtherStore.own_stores`."""
+    other = other_store()
+    return (None,) if other is None else other.own_stores()
 
 
-def other_stores() -> list[Store]:
+def sibling_stores() -> list[Store]:
     """Return the other store if it is one of this engine."""
-    return [store for store in every_store() if store is not None]
+    return [store for store in stores_of_site() if store is not None]
