@@ -61,8 +61,8 @@ def _rows() -> list[tuple[str, str, str]]:
         begun.append(BegunSession("0" * 20, user_id, created_at, None, address, agent))
         ended.append(EndedSession("0" * 20, user_id, Reason.EXPIRED, now, created_at, now))
     kinds: list[tuple[str, Callable[..., None], list[Any]]] = [
-        ("rows of sign-ins", receivers.began, begun),
-        ("rows of ends", receivers.ended, ended),
+        ("rows of sign-ins", receivers.record_beginnings, begun),
+        ("rows of ends", receivers.record_ends, ended),
     ]
     return [(what, f"{_rate(receive, events):,.0f}", "a second") for what, receive, events in kinds]
 
@@ -85,7 +85,7 @@ def _cleaner(url: str) -> list[tuple[str, str, str]]:
     client: Any = Redis.from_url(url)
     rates: dict[bool, list[float]] = {False: [], True: []}
     for is_on in (False, True) * 3:
-        receivers.disconnect()
+        receivers.disconnect_receivers()
         fill(client, SESSIONS, viewed=0, due=True)
         if is_on:
             begun = []
@@ -94,8 +94,8 @@ def _cleaner(url: str) -> list[tuple[str, str, str]]:
                 at, user_id = datetime.fromtimestamp(login_ms / 1000, UTC), str(name, "utf-8").rpartition(":")[2]
                 begun.append(BegunSession(sid.decode(), user_id, at, None, "203.0.113.7", AGENT.format(145, 145)))
             # As sign-ins have written them: an end changes a row, and inserts none.
-            _rate(receivers.began, begun)
-            receivers.connect()
+            _rate(receivers.record_beginnings, begun)
+            receivers.connect_receivers()
         began = time.perf_counter()
         ended = sum(cleaning.expired())
         rates[is_on].append(ended / (time.perf_counter() - began))
@@ -131,7 +131,7 @@ def _pairs() -> list[tuple[str, str, str]]:
 
     for number in range(2 * PAIRS):
         is_on = number % 2 == 1
-        (receivers.connect if is_on else receivers.disconnect)()
+        (receivers.connect_receivers if is_on else receivers.disconnect_receivers)()
         session = timed("a sign-in", is_on, partial(sign_in, number))
         timed("an end", is_on, partial(end, session))
     return [

@@ -22,7 +22,7 @@ from django.http import HttpRequest
 from django.urls import URLPattern, URLResolver
 
 from django_redsess.middleware import interruption
-from django_redsess.responses import key_in, still_busy
+from django_redsess.responses import busy_response, cookie_key
 from django_redsess.session.known import is_key
 from django_redsess.session.lock import SessionLock, reading_anew
 from django_redsess.session.store import django_request, session_of
@@ -66,7 +66,7 @@ def one_at_a_time(wait: float = 10, hold: float = 30, otherwise: Otherwise | Non
         raise ValueError(f"hold must be above 0 seconds; it is {hold!r}.")
     if otherwise is not None and not callable(otherwise):
         raise TypeError(f"otherwise must be a view; it is {otherwise!r}.")
-    turns = _Turns(wait, hold, otherwise or still_busy)
+    turns = _Turns(wait, hold, otherwise or busy_response)
 
     def decorate(view: Any) -> Any:
         if isinstance(view, tuple):
@@ -159,7 +159,7 @@ def _new_lock(request: HttpRequest, hold: float) -> SessionLock | None:
         raise ImproperlyConfigured(NO_SESSION)
     plain = django_request(request)
     # By what the request brought, since the object may have another key by now, which no other request has.
-    key = (session.visit.key if session.visit is not None else None) or key_in(plain)
+    key = (session.visit.key if session.visit is not None else None) or cookie_key(plain)
     if key is None or not is_key(key) or LOCK in plain.__dict__:
         return None
     if session.visit is None:

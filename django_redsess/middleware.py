@@ -32,15 +32,15 @@ from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.responses import (
     View,
-    answers_problems,
-    delete_cookie,
-    ended_meanwhile,
+    cookie_key,
+    delete_session_cookie,
     is_shared,
-    key_in,
-    refused,
+    refused_response,
     send_new_key,
-    set_cookie,
-    unavailable,
+    session_ended_response,
+    set_session_cookie,
+    unavailable_response,
+    wants_problem_details,
 )
 from django_redsess.session.address_index import client_of
 from django_redsess.session.known import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
@@ -103,7 +103,7 @@ class Closing:
             if self.shared:
                 yield from self._send_shared_cookie()
             else:
-                set_cookie(session, self.response)
+                set_session_cookie(session, self.response)
         if not self.failed and (session.pending.item or session.pending.uncounted):
             # A save does not record the view if it moves the session to another partition. It does not count the view
             # if another partition counts the item.
@@ -138,7 +138,7 @@ class Closing:
             return empty or not session.modified or self.failed
         if empty:
             if settings.SESSION_COOKIE_NAME in self.request.COOKIES and not self.shared:
-                delete_cookie(self.response)
+                delete_session_cookie(self.response)
             return True
         if self.failed:
             send_new_key(self.request, self.response)
@@ -151,9 +151,9 @@ class Closing:
             try:
                 yield from session.saving()
             except UpdateError:
-                if not answers_problems(self.request):
+                if not wants_problem_details(self.request):
                     raise interruption() from None
-                self.response = ended_meanwhile(self.response)
+                self.response = session_ended_response(self.response)
                 return False
             except SignInRefused:
                 # The user was blocked after the sign-in had asked.
@@ -162,7 +162,7 @@ class Closing:
             return True
         if self.begun:
             return True
-        if not session.cookie.refresh or self.shared or session.session_key != key_in(self.request):
+        if not session.cookie.refresh or self.shared or session.session_key != cookie_key(self.request):
             # A session that came by a header needs no cookie.
             return False
         # The session may not be loaded yet: recording a view does not load it. Its data have the age of the cookie.
@@ -172,11 +172,11 @@ class Closing:
 
     def _send_shared_cookie(self) -> Steps[None]:
         session = self.session
-        if session.session_key == key_in(self.request):
+        if session.session_key == cookie_key(self.request):
             return
         if (yield from session.opening()):
             # The site itself has stored data in the session.
-            set_cookie(session, self.response)
+            set_session_cookie(session, self.response)
         else:
             # It was created for a view, before the response was known to be shared.
             yield from session.flushing()
@@ -248,7 +248,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 return self.process_response(request, response)
             except SessionStoreUnavailable as error:
                 # Django's error page may need the session, too. Then there would be no response at all.
-                return unavailable(request, error, response)
+                return unavailable_response(request, error, response)
             finally:
                 # Of one_at_a_time(). The session is saved by now.
                 if "_redsess_lock" in request.__dict__:
@@ -286,9 +286,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 return response
             return await session.arun(Closing(request, session, response).steps())
         except SessionStoreUnavailable as error:
-            return unavailable(request, error, response)
+            return unavailable_response(request, error, response)
         except SignInRefused as error:
-            if (page := await sync_to_async(refused)(request, error, response)) is None:
+            if (page := await sync_to_async(refused_response)(request, error, response)) is None:
                 raise
             return page
 
@@ -315,14 +315,14 @@ class SessionMiddleware(DjangoSessionMiddleware):
         session = session_of(request)
         # Any other error in an outage is most likely a consequence of it.
         if isinstance(exception, SessionStoreUnavailable) or (session is not None and session.unavailable):
-            return unavailable(request, exception)
+            return unavailable_response(request, exception)
         if session is not None and isinstance(exception, UpdateError):
             raise interruption() from exception
         if session is not None and isinstance(exception, SignInRefused):
             if exception.user_id in ("", session.loaded_user_id):
                 # The view may have saved the session by itself. That of another user stays.
                 session.flush()
-            return refused(request, exception)
+            return refused_response(request, exception)
         return None
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:  # type: ignore[override]
@@ -339,9 +339,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
             return session.run(Closing(request, session, response).steps())
         except SessionStoreUnavailable as error:
             # A subclass goes on with this response.
-            return unavailable(request, error, response)
+            return unavailable_response(request, error, response)
         except SignInRefused as error:
-            if (page := refused(request, error, response)) is None:
+            if (page := refused_response(request, error, response)) is None:
                 raise
             return page
 

@@ -2,7 +2,7 @@
 Who may see, end, block and deactivate whom. Public: ``Rules``, ``rules()``.
 
 The pages of the admin and the JSON API ask the class that ``REDSESS["PERMISSIONS"]`` names: see :func:`rules`. For
-users' own sessions, see :func:`is_own`.
+users' own sessions, see :func:`is_own_session`.
 """
 
 from __future__ import annotations
@@ -100,18 +100,18 @@ class Rules:
 
         True if a subclass has its own ``may_see``, or its own ``may_end`` without ``protected_users``.
         """
-        ends_by_each = self.ends_by_own_rule and not _is_own(self, "protected_users")
+        ends_by_each = self.ends_by_own_rule and not _overrides(self, "protected_users")
         return ends_by_each or self.sees_by_own_rule
 
     @property
     def sees_by_own_rule(self) -> bool:
         """Whether a subclass has its own ``may_see``. Not for a subclass to override."""
-        return _is_own(self, "may_see")
+        return _overrides(self, "may_see")
 
     @property
     def ends_by_own_rule(self) -> bool:
         """Whether a subclass has its own ``may_end``. Not for a subclass to override."""
-        return _is_own(self, "may_end")
+        return _overrides(self, "may_end")
 
     def may_end_everyones(self, user: Administrator) -> bool:
         """
@@ -134,7 +134,7 @@ class Rules:
             return False
         if not (self.asks_each or self.ends_by_own_rule):
             return True
-        sessions = [unstored(user_id, other)]
+        sessions = [unstored_session(user_id, other)]
         if self.asks_each:
             sessions += listed.of_users([user_id])[: CHECKED_MAX + 1]
         return len(sessions) <= CHECKED_MAX + 1 and all(
@@ -179,7 +179,7 @@ class Rules:
     @property
     def sees_sign_ins_by_own_rule(self) -> bool:
         """Whether a subclass has its own ``may_see_sign_in``. Not for a subclass to override."""
-        return _is_own(self, "may_see_sign_in")
+        return _overrides(self, "may_see_sign_in")
 
     def may_see_sign_in(self, user: Administrator, sign_in: Any = None) -> bool:
         """
@@ -200,16 +200,16 @@ class Rules:
 
 def rules() -> Rules:
     """Return the rules of this site: those that ``REDSESS["PERMISSIONS"]`` names. Raises ImportError if it is wrong."""
-    return _made(conf.PERMISSIONS)
+    return _load_rules(conf.PERMISSIONS)
 
 
 @cache
-def _made(path: str) -> Rules:
+def _load_rules(path: str) -> Rules:
     made: Rules = import_string(path)()
     return made
 
 
-def is_own(user: AbstractBaseUser, session: online.Session | OnlineSession) -> bool:
+def is_own_session(user: AbstractBaseUser, session: online.Session | OnlineSession) -> bool:
     """
     Tell whether ``session`` is one of ``user``'s own, which ``user`` sees and ends on the pages of their own sessions.
 
@@ -224,13 +224,13 @@ def keeps_all_of(sessions: SessionQuerySet, user_id: str) -> bool:
     return of_user.sids is None and of_user.session_filter == every.session_filter
 
 
-def unstored(user_id: str, user: AbstractBaseUser | None) -> OnlineSession:
+def unstored_session(user_id: str, user: AbstractBaseUser | None) -> OnlineSession:
     """Return a session of a user that is not stored, to ask rules about. ``user`` is None for a deleted user."""
     now = known_server_time()
     return OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
 
 
-def _is_own(own: Rules, name: str) -> bool:
+def _overrides(own: Rules, name: str) -> bool:
     return getattr(type(own), name) is not getattr(Rules, name)
 
 

@@ -30,7 +30,7 @@ OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
 FRESH = frozenset({"public", "s-maxage", "max-age"})
 
 
-def key_in(request: HttpRequest) -> str | None:
+def cookie_key(request: HttpRequest) -> str | None:
     """Return the session key in the request's cookie, or None."""
     return request.COOKIES.get(settings.SESSION_COOKIE_NAME)
 
@@ -58,7 +58,7 @@ def _forbids_sharing(said: str) -> bool:
     return "private" in directives or ("no-store" in directives and "must-understand" not in directives)
 
 
-def set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
+def set_session_cookie(session: SessionStore, response: HttpResponseBase) -> None:
     """Set the session cookie to the key of ``session``."""
     at_browser_close = session.get_expire_at_browser_close()
     age = None if at_browser_close else session.get_expiry_age()
@@ -79,7 +79,7 @@ def set_cookie(session: SessionStore, response: HttpResponseBase) -> None:
     patch_vary_headers(response, ("Cookie",))
 
 
-def delete_cookie(response: HttpResponseBase) -> None:
+def delete_session_cookie(response: HttpResponseBase) -> None:
     """Delete the session cookie."""
     response.delete_cookie(
         settings.SESSION_COOKIE_NAME,
@@ -93,8 +93,8 @@ def delete_cookie(response: HttpResponseBase) -> None:
 def send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
     """Set the cookie of a failed response if the session has been stored under a new key, as after a sign-in."""
     session = session_of(request)
-    if session is not None and session.stored_key not in (None, key_in(request)):
-        set_cookie(session, response)
+    if session is not None and session.stored_key not in (None, cookie_key(request)):
+        set_session_cookie(session, response)
 
 
 def sign_out_request(request: Any) -> None:
@@ -120,16 +120,16 @@ RETRY_AFTER_SECONDS_IF_IT_LASTS = 60
 logger = logging.getLogger("django_redsess")
 
 
-def unavailable(
+def unavailable_response(
     request: HttpRequest, error: Exception | None = None, instead_of: HttpResponseBase | None = None
 ) -> HttpResponse:
     """
     Return the response 503: the sessions can't be reached. Nobody is signed out by it.
 
-    Browsers get the template ``django_redsess/503.html``, other clients JSON; a view of :func:`answer_problems` has
-    problem details for all. The page is rendered without the request, since its user is unknown. If rendering fails,
-    the page is a line of text. ``error`` is the outage, unless the session has met it. This response also closes what
-    ``instead_of``, the response that it replaces, would have closed.
+    Browsers get the template ``django_redsess/503.html``, other clients JSON. A view of :func:`with_problem_details`
+    sends problem details to all. The page is rendered without the request, since its user is unknown. If rendering
+    fails, the page is a line of text. ``error`` is the outage, unless the session has met it. This response also closes
+    what ``instead_of``, the response that it replaces, would have closed.
     """
     session = session_of(request)
     outage = (session.unavailable if session is not None else None) or error
@@ -141,7 +141,7 @@ def unavailable(
             else:
                 detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
             for_developers = _for_developers(outage) if settings.DEBUG else {}
-            response = _for_programs(request, 503, detail, **for_developers)
+            response = _program_response(request, 503, detail, **for_developers)
             if response is None:
                 context = {"detail": detail, "for_developers": for_developers}
                 response = HttpResponse(render_to_string("django_redsess/503.html", context), status=503)
@@ -153,20 +153,20 @@ def unavailable(
     response.headers["Cache-Control"] = "no-store"
     if request.method in ("GET", "HEAD", "OPTIONS"):
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS_IF_IT_LASTS if lasts else RETRY_AFTER_SECONDS)
-    _closes_too(response, instead_of)
+    _take_closers(response, instead_of)
     send_new_key(request, response)
-    return not_logged(response)
+    return without_log(response)
 
 
-def still_busy(request: HttpRequest) -> HttpResponse:
+def busy_response(request: HttpRequest) -> HttpResponse:
     """
     Return the response 409 to a request that other requests of its session have held up for too long.
 
-    Browsers get a line of text, other clients JSON; a view of :func:`answer_problems` has problem details for all.
+    Browsers get a line of text, other clients JSON; a view of :func:`with_problem_details` has problem details for all.
     """
     with in_our_language():
         detail = gettext("Another request of yours is still being answered. Please try again in a few seconds.")
-    response = _for_programs(request, 409, detail)
+    response = _program_response(request, 409, detail)
     if response is None:
         response = HttpResponse(detail, status=409, content_type="text/plain; charset=utf-8")
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
@@ -174,42 +174,42 @@ def still_busy(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _for_programs(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
+def _program_response(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
     """Return an error as problem details or as JSON. None for a browser."""
-    if answers_problems(request):
-        return problem_details(status, detail, **more)
+    if wants_problem_details(request):
+        return problem_response(status, detail, **more)
     return JsonResponse({"detail": detail, **more}, status=status) if _wants_json(request) else None
 
 
-def problem_details(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:
+def problem_response(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:
     """Return an error as problem details (RFC 9457). ``kind`` is the URI of its type; ``more`` are other members."""
     content = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
     return JsonResponse(content, status=status, content_type="application/problem+json")
 
 
-def not_logged(response: HttpResponse) -> HttpResponse:
+def without_log(response: HttpResponse) -> HttpResponse:
     """Keep Django from logging this 503 as an error. The outage has already been logged once."""
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
 
-def refused(
+def refused_response(
     request: HttpRequest, error: SignInRefused, instead_of: HttpResponseBase | None = None
 ) -> HttpResponse | None:
     """
     Return the response 403 to a sign-in that was refused; None if the site has a page of its own: Django shows that.
 
-    Browsers get the template ``django_redsess/403.html``, other clients JSON; a view of :func:`answer_problems` has
-    problem details for all. ``instead_of`` is the response that it replaces, if any.
+    Browsers get the template ``django_redsess/403.html``, other clients JSON. A view of :func:`with_problem_details`
+    sends problem details to all. ``instead_of`` is the response that it replaces, if any.
     """
     sign_out_request(request)
     response: HttpResponse
     try:
         with in_our_language():
             handler: Any = get_resolver(get_urlconf()).resolve_error_handler(403)
-            if answers_problems(request):
-                response = problem_details(403, str(error))
-            elif handler is not permission_denied or _exists("403.html"):
+            if wants_problem_details(request):
+                response = problem_response(403, str(error))
+            elif handler is not permission_denied or _template_exists("403.html"):
                 return None
             elif _wants_json(request):
                 response = JsonResponse({"detail": str(error)}, status=403)
@@ -222,33 +222,33 @@ def refused(
     session = session_of(request)
     if settings.SESSION_COOKIE_NAME in request.COOKIES and (session is None or session.session_key is None):
         # Its session has ended.
-        delete_cookie(response)
-    _closes_too(response, instead_of)
+        delete_session_cookie(response)
+    _take_closers(response, instead_of)
     return response
 
 
 ENDED_MEANWHILE = "Your session was ended while this request was answered."
 
 
-def ended_meanwhile(instead_of: HttpResponseBase) -> HttpResponse:
+def session_ended_response(instead_of: HttpResponseBase) -> HttpResponse:
     """
-    Return the response 401 of a view of :func:`answer_problems` whose session can't be saved any more.
+    Return the response 401 of a view of :func:`with_problem_details` whose session can't be saved any more.
 
     ``instead_of`` is the response that it replaces.
     """
-    response = problem_details(401, ENDED_MEANWHILE)
+    response = problem_response(401, ENDED_MEANWHILE)
     add_never_cache_headers(response)
-    _closes_too(response, instead_of)
+    _take_closers(response, instead_of)
     return response
 
 
-def _closes_too(response: HttpResponse, instead_of: HttpResponseBase | None) -> None:
+def _take_closers(response: HttpResponse, instead_of: HttpResponseBase | None) -> None:
     """Let ``response`` also close what the response that it replaces would have closed."""
     if instead_of is not None:
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
 
 
-def _exists(template: str) -> bool:
+def _template_exists(template: str) -> bool:
     try:
         get_template(template)
     except TemplateDoesNotExist:
@@ -256,9 +256,9 @@ def _exists(template: str) -> bool:
     return True
 
 
-def answers_problems(request: HttpRequest) -> bool:
-    """Tell whether the view of ``request`` is marked by :func:`answer_problems`."""
-    return getattr(getattr(request.resolver_match, "func", None), "answers_problems", False)
+def wants_problem_details(request: HttpRequest) -> bool:
+    """Tell whether the view of ``request`` is marked by :func:`with_problem_details`."""
+    return getattr(getattr(request.resolver_match, "func", None), "wants_problem_details", False)
 
 
 def _wants_json(request: HttpRequest) -> bool:
@@ -285,11 +285,11 @@ def not_about_an_outage(line: logging.LogRecord) -> bool:
 View = TypeVar("View", bound=Callable[..., Any])
 
 
-def answer_problems(view: View) -> View:
+def with_problem_details(view: View) -> View:
     """
     Mark ``view`` as one whose errors are problem details (RFC 9457).
 
     The middleware answers so, too: in an outage, and if the session ends while the request is answered.
     """
-    view.answers_problems = True  # type: ignore[attr-defined]
+    view.wants_problem_details = True  # type: ignore[attr-defined]
     return view

@@ -30,7 +30,7 @@ __all__ = ["alogout_everywhere", "logout_everywhere", "without_limit"]
 
 
 def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
-    return (yield from end_sessions(online.user_id_of(user), request_answered(), keep=keep, message=message))
+    return (yield from end_everywhere(online.user_id_of(user), request_answered(), keep=keep, message=message))
 
 
 def logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
@@ -53,7 +53,7 @@ async def alogout_everywhere(user: AbstractBaseUser, *, keep: str | None = None,
     return await adrive(_logout_everywhere(user, keep=keep, message=message))
 
 
-def end_sessions(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[EndedCount]:
+def end_everywhere(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[EndedCount]:
     """End the sessions of a user. If ``request`` is in one of them, it goes on as a guest's."""
     session = session_of(request)
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.

@@ -49,7 +49,7 @@ class PasswordForm(forms.Form):
     is_locked = False
 
 
-def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
+def ask_password(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     """
     Return the form that is to be shown, or None: then ``user`` may go on.
 
@@ -71,27 +71,27 @@ def ask(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
         _ask_by_allauth()
     if _is_recent(session.get(GIVEN_KEY), now):
         return None
-    return _form_of(request, user, session, now, request.POST) if user.has_usable_password() else None
+    return _checked_form(request, user, session, now, request.POST) if user.has_usable_password() else None
 
 
-def shown_first(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
+def form_to_show(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     """
-    Return the form that :func:`ask` will return for the POST of the page that is shown now, by GET.
+    Return the form that :func:`ask_password` will return for the POST of the page that is shown now, by GET.
 
     None: the password is not asked for, or allauth will ask on its own page.
     """
     try:
-        return ask(request, user)
+        return ask_password(request, user)
     except Exception as error:
         if not _is_allauths(error):
             raise
         return None
 
 
-def is_asked(request: HttpRequest, user: AbstractBaseUser) -> bool:
+def needs_password(request: HttpRequest, user: AbstractBaseUser) -> bool:
     """Tell whether ``user`` has to give the password first, or to authenticate again with allauth. For programs."""
     try:
-        return ask(request, user) is not None
+        return ask_password(request, user) is not None
     except PermissionDenied:
         return True
     except Exception as error:
@@ -101,22 +101,23 @@ def is_asked(request: HttpRequest, user: AbstractBaseUser) -> bool:
 
 
 @sensitive_variables()
-def give(request: HttpRequest, user: AbstractBaseUser, password: str) -> PasswordForm | None:
+def give_password(request: HttpRequest, user: AbstractBaseUser, password: str) -> PasswordForm | None:
     """
     Check the password of ``user``, whether or not it is asked for just now. Return None if it is right.
 
-    Otherwise return the form with what is wrong. The session gets a new key, as by :func:`ask`. Who is signed in
-    without a session is never asked: any password will do. Not for a user whom allauth asks: see :func:`allauths_url`.
+    Otherwise return the form with what is wrong. The session gets a new key, as by :func:`ask_password`. A user who is
+    signed in without a session is never asked: any password will do. Not for a user whom allauth asks: see
+    :func:`allauths_url`.
     """
     session = session_of(request)
     if session is None or SESSION_KEY not in session:
         return None
     now = reading.time(keyspace().of_sid(session.stored_sid or "")).run()
-    return _form_of(request, user, session, now, {"password": password})
+    return _checked_form(request, user, session, now, {"password": password})
 
 
 @sensitive_variables()
-def _form_of(
+def _checked_form(
     request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int, data: Mapping[str, Any]
 ) -> PasswordForm | None:
     form = PasswordForm(data if "password" in data else None)

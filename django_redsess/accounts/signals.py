@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend, online
-from django_redsess.accounts import end_sessions
+from django_redsess.accounts import end_everywhere
 from django_redsess.conf import MESSAGE_MAX, REFUSE, conf
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.middleware import SessionMiddleware, places_of
@@ -44,8 +44,8 @@ def receive_sign_ins() -> None:
     So other receivers come later: they hear of no sign-in that is refused, and the limit holds for a session that one
     of them saves.
     """
-    user_logged_in.connect(signed_in, dispatch_uid="django_redsess")
-    user_logged_out.connect(signed_out, dispatch_uid="django_redsess")
+    user_logged_in.connect(on_login, dispatch_uid="django_redsess")
+    user_logged_out.connect(on_logout, dispatch_uid="django_redsess")
 
 
 def receive_signals() -> None:
@@ -57,12 +57,12 @@ def receive_signals() -> None:
     # Only for these senders. A receiver for all senders would keep Django from deleting other models' rows in bulk.
     for model in apps.get_models():
         if issubclass(model, user_model):
-            pre_save.connect(before_save, sender=model, dispatch_uid="django_redsess")
-            post_save.connect(saved, sender=model, dispatch_uid="django_redsess")
-            post_delete.connect(deleted, sender=model, dispatch_uid="django_redsess")
+            pre_save.connect(before_user_save, sender=model, dispatch_uid="django_redsess")
+            post_save.connect(after_user_save, sender=model, dispatch_uid="django_redsess")
+            post_delete.connect(after_user_delete, sender=model, dispatch_uid="django_redsess")
 
 
-def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) -> None:
+def on_login(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) -> None:
     """
     Receive Django's signal ``user_logged_in``.
 
@@ -98,7 +98,7 @@ def signed_in(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) 
         raise
 
 
-def signed_out(sender: Any, request: Any, user: AbstractBaseUser | None = None, **kwargs: Any) -> None:
+def on_logout(sender: Any, request: Any, user: AbstractBaseUser | None = None, **kwargs: Any) -> None:
     """Receive Django's signal ``user_logged_out``. A signal about a user of a token is not about the session."""
     session = session_of(request)
     if session is None:
@@ -108,7 +108,7 @@ def signed_out(sender: Any, request: Any, user: AbstractBaseUser | None = None, 
         session.signed_out()
 
 
-def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kwargs: Any) -> None:
+def before_user_save(sender: Any, instance: Any, using: str, update_fields: Any, **kwargs: Any) -> None:
     """Receive Django's signal ``pre_save`` of a user. Remember the values that the database still has."""
     switches = {"is_active": conf.END_ON_DEACTIVATION, "password": conf.END_ON_PASSWORD_CHANGE}
     watched = [
@@ -123,7 +123,7 @@ def before_save(sender: Any, instance: Any, using: str, update_fields: Any, **kw
     instance._redsess_before = stored.values(*watched).first() if watched and pk is not None else None
 
 
-def saved(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
+def after_user_save(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
     """Receive Django's signal ``post_save`` of a user. End sessions after a deactivation or a new password."""
     before = instance.__dict__.pop("_redsess_before", None) or {}
     if before.get("is_active") and not instance.is_active:
@@ -135,7 +135,7 @@ def saved(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
         _when_committed(using, instance, PASSWORD_CHANGED if changed else "", spare=True)
 
 
-def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
+def after_user_delete(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
     """Receive Django's signal ``post_delete`` of a user. End the user's sessions."""
     if conf.END_ON_DELETION:
         _when_committed(using, instance, DELETED)
@@ -143,11 +143,11 @@ def deleted(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
 
 def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
     # Primary key and request are read now. After the commit, the key may be unset, and the request may be over.
-    end: Callable[[], None] = partial(_end, online.user_id_of(user), request_answered(), message, spare=spare)
+    end: Callable[[], None] = partial(_end_committed, online.user_id_of(user), request_answered(), message, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
 
-def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool) -> None:
+def _end_committed(user_id: str, request: HttpRequest | None, message: str, *, spare: bool) -> None:
     if not backend.is_in_use():
         return
     if spare and request is None and not places_of(SessionMiddleware):
@@ -159,7 +159,7 @@ def _end(user_id: str, request: HttpRequest | None, message: str, *, spare: bool
     keep = session.stored_sid if spare and session is not None else None
     text = notice.clean(gettext(message))[:MESSAGE_MAX] if message else ""
     try:
-        ended = drive(end_sessions(user_id, request, keep=keep, message=text))
+        ended = drive(end_everywhere(user_id, request, keep=keep, message=text))
     except SessionStoreUnavailable:
         logger.error("Can't end the sessions of user %r in this outage: call logout_everywhere() later.", user_id)
     else:

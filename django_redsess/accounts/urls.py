@@ -6,8 +6,8 @@ from django_redsess.accounts import views
 
 app_name = "django_redsess"
 urlpatterns = [
-    path("", views.sessions, name="sessions"),
-    path("end-others/", views.end_others, name="end_others"),
-    path("not-me/", views.not_me, name="not_me"),
-    path("<str:sid>/end/", views.end, name="end"),
+    path("", views.own_sessions_view, name="sessions"),
+    path("end-others/", views.end_others_view, name="end_others"),
+    path("not-me/", views.not_me_view, name="not_me"),
+    path("<str:sid>/end/", views.end_own_view, name="end"),
 ]

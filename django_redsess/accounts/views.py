@@ -23,13 +23,13 @@ from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from django_redsess import online, sign_in_source
+from django_redsess import online, past_sign_ins
 from django_redsess.accounts import reauthentication
 from django_redsess.accounts.time_zone import in_zone_of
 from django_redsess.online import places
 from django_redsess.online.browsers import device_icon, device_name
 from django_redsess.online.labels import in_our_language, when
-from django_redsess.permissions import is_own
+from django_redsess.permissions import is_own_session
 from django_redsess.session import user_limit
 from django_redsess.session.store import SessionStore, session_of
 
@@ -46,7 +46,7 @@ SIGNED_OUT_KEY = "_redsess_signed_out"
 """Where the data of a session have how many others were signed out, until the next page says so."""
 
 
-def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def own_sessions_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """
     Require a sign-in, then call ``view`` with the request, the user, and the present session.
 
@@ -72,8 +72,8 @@ def _for_its_user(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespon
 @require_safe
 @never_cache
 @csrf_protect
-@_for_its_user
-def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
+@own_sessions_page
+def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """List the user's sessions: the present one first, then the newest sign-ins."""
     own_sid = session.stored_sid
     found = online.of_user(user, limit=SHOWN_MAX)
@@ -96,19 +96,19 @@ def sessions(request: HttpRequest, user: AbstractBaseUser, session: SessionStore
         "others": total - len(own),
         "total": total,
         "is_moving": bool(online.moving_from()),
-        "lately": _lately(user),
+        "lately": _ended_lately(user),
         "limit": user_limit.describe_own(user),
         "time_zone": timezone.get_current_timezone_name(),
     }
-    return page(request, "sessions.html", context)
+    return render_in_site(request, "sessions.html", context)
 
 
 @require_POST
 @never_cache
 @sensitive_post_parameters("password")
 @csrf_protect
-@_for_its_user
-def end(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid: str) -> HttpResponse:
+@own_sessions_page
+def end_own_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid: str) -> HttpResponse:
     """Sign one device of the user out. Another user's sid gets the same answer as an unknown one."""
     if sid == session.stored_sid:
         text = gettext("This is the device that you are using. Use the site’s own button to sign out here.")
@@ -116,10 +116,10 @@ def end(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid
         return redirect(LIST)
     found = find_own(user, sid)
     device = _device_of(found[0]) if found else ""
-    if found and (form := reauthentication.ask(request, user)):
+    if found and (form := reauthentication.ask_password(request, user)):
         text = gettext("This device will be signed out: %(device)s.") % {"device": device}
-        return _question(request, user, gettext("Sign out this device?"), [text], gettext("Sign out"), form)
-    if found and online.end(sid, message=message_to_own()):
+        return _question_page(request, user, gettext("Sign out this device?"), [text], gettext("Sign out"), form)
+    if found and online.end(sid, message=own_end_message()):
         text = gettext("Signed out: %(device)s.") % {"device": device}
         messages.success(request, text, fail_silently=True)
     else:
@@ -131,8 +131,8 @@ def end(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid
 @never_cache
 @sensitive_post_parameters("password")
 @csrf_protect
-@_for_its_user
-def end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
+@own_sessions_page
+def end_others_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """
     Sign out all devices of the user but the present one, whose session gets a new key. Lead to what it did.
 
@@ -140,16 +140,16 @@ def end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionSto
     """
     if request.method == "POST":
         return _end_others(request, user, session)
-    return _ask_about_others(request, user, session, reauthentication.shown_first(request, user))
+    return _ask_about_others(request, user, session, reauthentication.form_to_show(request, user))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @sensitive_post_parameters("password")
 @csrf_protect
-@_for_its_user
-def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
-    """Say what :func:`end_others` did, and what else is to be done. POST does the same as there."""
+@own_sessions_page
+def not_me_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
+    """Say what :func:`end_others_view` did, and what else is to be done. POST does the same as there."""
     if request.method == "POST":
         return _end_others(request, user, session)
     has_password = user.has_usable_password()
@@ -161,13 +161,13 @@ def not_me(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) 
         "has_password": has_password,
         "password_change_url": password_change_url() if has_password else "",
     }
-    return page(request, "not_me.html", context)
+    return render_in_site(request, "not_me.html", context)
 
 
 def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
-    if form := reauthentication.ask(request, user):
+    if form := reauthentication.ask_password(request, user):
         return _ask_about_others(request, user, session, form)
-    count = online.end_user(user, keep=session.stored_sid, message=message_to_own())
+    count = online.end_user(user, keep=session.stored_sid, message=own_end_message())
     session[SIGNED_OUT_KEY] = int(count)
     return redirect(NOT_ME)
 
@@ -190,10 +190,10 @@ def _ask_about_others(
         "You stay signed in on this device. If somebody has copied your sign-in from it, the copy stops working."
     )
     title = gettext("Sign out everywhere else?")
-    return _question(request, user, title, [*texts, kept], gettext("Sign out everywhere else"), form)
+    return _question_page(request, user, title, [*texts, kept], gettext("Sign out everywhere else"), form)
 
 
-def _question(
+def _question_page(
     request: HttpRequest,
     user: AbstractBaseUser,
     title: str,
@@ -203,14 +203,14 @@ def _question(
 ) -> HttpResponse:
     """Return the page that asks before devices are signed out. Its form repeats the request, with the password."""
     context = {"title": title, "texts": texts, "button": button, "form": form, "username": user.get_username()}
-    asking = page(request, "question.html", context)
+    asking = render_in_site(request, "question.html", context)
     if form is not None and form.is_locked:
         asking.status_code = 429
         asking["Retry-After"] = str(reauthentication.RECENT_SECONDS)
     return asking
 
 
-def page(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+def render_in_site(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
     """
     Render one of our templates in the frame of the site's ``base.html``, or in a plain one where it has none.
 
@@ -231,24 +231,24 @@ def password_change_url() -> str:
     return ""
 
 
-def _lately(user: AbstractBaseUser) -> list[dict[str, object]]:
+def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
     """Return the user's last sign-ins whose sessions have ended, as the template reads them."""
-    ended = sign_in_source.ended(online.user_id_of(user), limit=LATELY_MAX)
+    ended = past_sign_ins.ended_sign_ins(online.user_id_of(user), limit=LATELY_MAX)
     maximum = user_limit.maximum_of(user) if ended else None
     return [
         {
             "sign_in": each,
             "device": _device_of(each),
             "icon": device_icon(each.user_agent),
-            "how": capfirst(sign_in_source.how_own_ended(each, maximum=maximum)),
+            "how": capfirst(past_sign_ins.own_end_text(each, maximum=maximum)),
             # A user who has signed a device out need not read what was said there.
             "message": "" if each.by == each.user_id else each.message,
         }
-        for each in sign_in_source.placed(ended)
+        for each in past_sign_ins.with_places(ended)
     ]
 
 
-def message_to_own() -> str:
+def own_end_message() -> str:
     """Return what a device reads that its own user has signed out, after "Your session was ended"."""
     return gettext("You signed this device out from another one. If that was not you, change your password.")
 
@@ -256,8 +256,8 @@ def message_to_own() -> str:
 def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
     """Return a list of the session ``sid``, or an empty one if it is not a session of ``user``."""
     found = online.get(sid) if sid else None
-    return [found] if found and is_own(user, found) else []
+    return [found] if found and is_own_session(user, found) else []
 
 
-def _device_of(session: online.Session | sign_in_source.PastSignIn) -> str:
+def _device_of(session: online.Session | past_sign_ins.PastSignIn) -> str:
     return device_name(session.user_agent) or gettext("Unknown device")

@@ -17,7 +17,7 @@ from django_redsess import online
 from django_redsess.admin import log_entries, pages
 from django_redsess.admin.users import hidden_users, name_among, users_admin
 from django_redsess.online import labels
-from django_redsess.permissions import keeps_all_of, rules, unstored
+from django_redsess.permissions import keeps_all_of, rules, unstored_session
 from django_redsess.querysets import users_by_id
 
 HOURS = {
@@ -56,7 +56,7 @@ def rule_for_sessions(request: HttpRequest, sessions: Any) -> Rule:
             return False
         if not (sessions.asks_each or rules().ends_by_own_rule):
             return True
-        row = unstored(user_id, user)
+        row = unstored_session(user_id, user)
         return sessions.has_view_permission(request, row) and sessions.has_end_permission(request, row)  # type: ignore[no-any-return]
 
     return holds

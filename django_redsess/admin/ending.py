@@ -33,7 +33,7 @@ from django_redsess.online.ending import BulkEnding, least, too_few
 from django_redsess.online.labels import server_time
 from django_redsess.online.listing import SIDS_MAX
 from django_redsess.querysets import SessionQuerySet
-from django_redsess.responses import unavailable
+from django_redsess.responses import unavailable_response
 from django_redsess.signals import EndedSession
 
 END_MAX = 50_000  # After so many sessions a request stops, and its page offers to continue.
@@ -86,7 +86,7 @@ class EndingAdmin(QuestionAdmin):
             return end(request, form)
         except SessionStoreUnavailable as error:
             # No error that would leave this view: with ATOMIC_REQUESTS, it would undo the lines in the histories.
-            return unavailable(request, error)
+            return unavailable_response(request, error)
 
     def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
         data, own_sid = form.cleaned_data, pages.own_sid_of(request)

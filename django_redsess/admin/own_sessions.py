@@ -16,7 +16,7 @@ from django_redsess import online
 from django_redsess.accounts import reauthentication
 from django_redsess.admin import pages
 from django_redsess.models import OnlineSession
-from django_redsess.permissions import is_own
+from django_redsess.permissions import is_own_session
 from django_redsess.querysets import SessionQuerySet
 
 TEMPLATE = "admin/django_redsess/onlinesession/password.html"
@@ -28,7 +28,7 @@ def include_other_own(request: HttpRequest, sessions: Iterable[OnlineSession]) -
     """Tell whether any of ``sessions`` is the administrator's own, and not the present one."""
     user: Any = request.user
     own_sid = pages.own_sid_of(request)
-    return any(is_own(user, session) and session.sid != own_sid for session in sessions)
+    return any(is_own_session(user, session) and session.sid != own_sid for session in sessions)
 
 
 def match_other_own(request: HttpRequest, matching: SessionQuerySet) -> bool:
@@ -45,7 +45,7 @@ def match_other_own(request: HttpRequest, matching: SessionQuerySet) -> bool:
 def ask_for_password(admin: Any, request: HttpRequest) -> HttpResponse | None:
     """Return the page that asks for the password, if it must. Its form repeats ``request``, with the password."""
     user: Any = request.user
-    form = reauthentication.ask(request, user)
+    form = reauthentication.ask_password(request, user)
     if form is None:
         return None
     context = {

@@ -38,9 +38,9 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
 from django_redsess.online.browsers import browser_name, device_icon
 from django_redsess.online.labels import exactly, shortly, when
+from django_redsess.past_sign_ins import PastSignIn, end_text
 from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
-from django_redsess.sign_in_source import PastSignIn, how_ended
 
 USER, GUESTS = "user", "guests"
 """Parameters of the list of sessions. Its filters know more."""
@@ -254,7 +254,7 @@ def end_html(sign_in: PastSignIn, live_url: str = "", shown: Callable[[datetime]
 
 def how_ended_html(sign_in: PastSignIn, by_name: str) -> SafeString:
     """Say why the session of a sign-in has ended, and by whom, as HTML. ``by_name`` is the name of that user."""
-    return fill_html(capfirst(how_ended(sign_in)), name=by_name)
+    return fill_html(capfirst(end_text(sign_in)), name=by_name)
 
 
 def message_html(message: str) -> SafeString:

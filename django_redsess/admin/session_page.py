@@ -31,10 +31,10 @@ from django_redsess.online import labels
 from django_redsess.online.browsers import browser_name, device_icon
 from django_redsess.online.labels import when
 from django_redsess.online.listing import rounded_size
+from django_redsess.past_sign_ins import UserSignIns
 from django_redsess.permissions import rules
 from django_redsess.querysets import visible
 from django_redsess.session.deadlines import SLACK_MAX, slack_of
-from django_redsess.sign_in_source import UsersPast
 
 UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
 
@@ -124,7 +124,7 @@ class PageData(NamedTuple):
     """The names of viewed items."""
     others: list[tuple[OnlineSession, bool]]
     """Other sessions of the user, newest sign-in first, and whether the administrator may end them."""
-    past: UsersPast | None
+    past: UserSignIns | None
     """The last sign-ins of the user, if the administrator may see them."""
 
 

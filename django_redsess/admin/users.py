@@ -27,7 +27,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online, sign_in_source
+from django_redsess import online, past_sign_ins
 from django_redsess.admin import log_entries
 from django_redsess.admin.pages import (
     NAME_MAX,
@@ -158,9 +158,9 @@ SIGN_INS_SHOWN = 5
 """How many of the last sign-ins the pages of a session and of a user show."""
 
 
-def recent_sign_ins(request: HttpRequest, site: AdminSite, user_id: str) -> sign_in_source.UsersPast | None:
+def recent_sign_ins(request: HttpRequest, site: AdminSite, user_id: str) -> past_sign_ins.UserSignIns | None:
     """Return the last sign-ins of a user. None if the administrator may not see them, or none are kept."""
-    return sign_in_source.shown_to(request, site, user_id, limit=SIGN_INS_SHOWN)
+    return past_sign_ins.sign_ins_for_admin(request, site, user_id, limit=SIGN_INS_SHOWN)
 
 
 def name_among(users: Mapping[str, object], user_id: str) -> str:
@@ -170,7 +170,7 @@ def name_among(users: Mapping[str, object], user_id: str) -> str:
     return Truncator(name).chars(NAME_MAX)
 
 
-def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: sign_in_source.UsersPast) -> SafeString:
+def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: past_sign_ins.UserSignIns) -> SafeString:
     """Return the last sign-ins of a user as a table, with a link to all."""
     if not of_user.sign_ins:
         return format_html("{}", gettext("No sign-in is recorded."))
@@ -184,16 +184,16 @@ def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: sign_in_sourc
             end_html(each, live.get(name_of_sign_in(each), "")),
             how_ended_html(each, names[each.by]) + message_html(each.message),
         )
-        for each in sign_in_source.placed(of_user.sign_ins)
+        for each in past_sign_ins.with_places(of_user.sign_ins)
     ]
     return table_html(headings, rows) + paragraph_html(link_html(of_user.url, gettext("All sign-ins of this user")))
 
 
-def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_source.UsersPast) -> SafeString:
+def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past_sign_ins.UserSignIns) -> SafeString:
     """Return sentences about the last sign-in of a user who is not signed in, with a link to all of them."""
     if not of_user.sign_ins:
         return SafeString()
-    [last] = sign_in_source.placed(of_user.sign_ins[:1])
+    [last] = past_sign_ins.with_places(of_user.sign_ins[:1])
     text = gettext("Last signed in %(time)s, with %(browser)s.")
     if last.address:
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
@@ -202,19 +202,19 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: sign_in_so
     parts = [fill_html(text, time=moment_html(last.created_at), address=address, browser=browser)]
     if last.ended_at:
         name = names_of_enders(request, site, of_user.sign_ins[:1])[last.by]
-        how = fill_html(sign_in_source.how_ended(last), name=name)
+        how = fill_html(past_sign_ins.end_text(last), name=name)
         parts.append(fill_html(gettext("How it ended: %(how)s (%(time)s)."), how=how, time=end_html(last)))
     parts.append(link_html(of_user.url, gettext("All sign-ins of this user")))
     return format_html_join(" ", "{}", ((part,) for part in parts))
 
 
-def name_of_sign_in(sign_in: sign_in_source.PastSignIn | OnlineSession) -> tuple[str, datetime | None]:
+def name_of_sign_in(sign_in: past_sign_ins.PastSignIn | OnlineSession) -> tuple[str, datetime | None]:
     """Return what a live session and its sign-in have in common, and no others."""
     return sign_in.user_id, sign_in.created_at
 
 
 def live_urls(
-    request: HttpRequest, site: AdminSite, sign_ins: Iterable[sign_in_source.PastSignIn]
+    request: HttpRequest, site: AdminSite, sign_ins: Iterable[past_sign_ins.PastSignIn]
 ) -> dict[tuple[str, datetime | None], str]:
     """
     Return the URLs of the pages of those of the sessions that live, by :func:`name_of_sign_in`.
@@ -234,7 +234,7 @@ def live_urls(
 
 
 def names_of_enders(
-    request: HttpRequest, site: AdminSite, sign_ins: Iterable[sign_in_source.PastSignIn]
+    request: HttpRequest, site: AdminSite, sign_ins: Iterable[past_sign_ins.PastSignIn]
 ) -> dict[str, str]:
     """Return the names of the users who ended these, by primary key. Who may not be seen is named by that key."""
     user_ids = {each.by for each in sign_ins}

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers.failures import failure_of
-from django_redsess.responses import not_logged
+from django_redsess.responses import without_log
 from django_redsess.session import reading
 from django_redsess.transport.steps import adrive, drive
 
@@ -44,5 +44,5 @@ def ready(request: HttpRequest) -> HttpResponse:
         else:
             drive(reading.probe())
     except (SessionStoreUnavailable, ImproperlyConfigured, RedisError) as error:
-        return not_logged(JsonResponse({"ready": False, "cause": failure_of(error).outcome}, status=503))
+        return without_log(JsonResponse({"ready": False, "cause": failure_of(error).outcome}, status=503))
     return JsonResponse({"ready": True})

@@ -14,7 +14,7 @@ from django_redsess.online.listing import Session
 from django_redsess.session.blocks import Block
 
 if TYPE_CHECKING:
-    from django_redsess.sign_in_source import PastSignIn  # It is above this package.
+    from django_redsess.past_sign_ins import PastSignIn  # It is above this package.
 
 Users = Mapping[str, object]
 """What names users, by primary key as text: the users themselves, or their names. Who is not there has no name."""
@@ -168,7 +168,7 @@ def described(
 
 
 def sign_ins_described(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) -> list[dict[str, Any]]:
-    """Describe sign-ins by ``SIGN_IN``. They have their places: see :func:`django_redsess.sign_in_source.placed`."""
+    """Describe sign-ins by ``SIGN_IN``. Their places are set: see :func:`django_redsess.past_sign_ins.with_places`."""
     rows = (Described(each, users, each.place) for each in sign_ins)
     return [{field.name: field.value(row) for field in SIGN_IN} for row in rows]
 

@@ -47,8 +47,8 @@ def main() -> None:
     parser.add_argument("release", type=release, help="the first version that writes so, such as 1.3")
     chosen = parser.parse_args().release
     # There is no database: of rows, only what would be written is asked.
-    receivers.disconnect()
-    blocks.disconnect()
+    receivers.disconnect_receivers()
+    blocks.disconnect_copies()
     for name, options in STORES.items():
         with (
             closing(servers.Server(servers.available()["valkey"])) as server,

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "django_redsess"
 
 RIGHT = {
     ("online/labels.py", "known_server_time"): "shown as long as the server has not told its time",
-    ("responses.py", "set_cookie"): "browsers compare it with the header Date of the same process, as with Django's",
+    ("responses.py", "set_session_cookie"): "browsers compare it with the header Date of the same process",
     ("contrib/sentry.py", "operation"): "a span is compared with Sentry's own, which this process has timed",
     ("contrib/opentelemetry.py", "operation"): "a span is compared with others that this process has timed",
     (

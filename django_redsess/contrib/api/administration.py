@@ -25,8 +25,8 @@ from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin, blocking, filters, own_sessions
 from django_redsess.admin.users import users_admin
 from django_redsess.admin_sites import mounted_sites
-from django_redsess.contrib.api.authentication import for_asker, sid_of
-from django_redsess.contrib.api.own import ask_again
+from django_redsess.contrib.api.authentication import for_asker, own_sid
+from django_redsess.contrib.api.own import require_password
 from django_redsess.contrib.api.problems import Problem, unprocessable
 from django_redsess.contrib.api.schemas import (
     Block,
@@ -45,7 +45,7 @@ from django_redsess.contrib.api.schemas import (
     UserSessionsQuery,
     answers,
 )
-from django_redsess.contrib.api.visible import AT_ONCE, visible_page
+from django_redsess.contrib.api.visible import ROWS_AT_ONCE, read_visible_page
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST
 from django_redsess.online.cursor import Place
@@ -92,7 +92,7 @@ def administrating(
             request.__dict__["_messages"] = kept
 
 
-def _of_sessions(operation: Callable[..., Any]) -> Callable[..., Any]:
+def _for_administrator(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Call ``operation`` for an administrator. Its request also has our admin of sessions, as ``sessions_admin``."""
 
     @wraps(operation)
@@ -107,7 +107,7 @@ def _of_sessions(operation: Callable[..., Any]) -> Callable[..., Any]:
     return for_administrator
 
 
-router.add_decorator(_of_sessions)
+router.add_decorator(_for_administrator)
 router.add_decorator(for_asker)
 
 
@@ -119,7 +119,7 @@ def list_sessions(request: Any, asked: Query[SessionsQuery]) -> Any:
     Without parameters, all sessions that are signed in, the newest sign-ins first. Needs the permission
     `view_onlinesession`.
     """
-    return _listed(request, asked, _matching(request, asked))
+    return _session_list(request, asked, _filtered_sessions(request, asked))
 
 
 @router.get("users/{redsess_user_id:id}/sessions", response=answers(SessionList, 403))
@@ -130,48 +130,48 @@ def list_user_sessions(request: Any, id: Path[UserId], asked: Query[UserSessions
     An unknown user has none. Needs the permission `view_onlinesession`.
     """
     # Nobody learns here which ids there are.
-    found = _in_order(asked, _visible(request).of_users([id]))
-    return _listed(request, asked, found, about=id)
+    found = _ordered_sessions(asked, _all_visible(request).of_users([id]))
+    return _session_list(request, asked, found, about=id)
 
 
-def _listed(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet, about: str = "") -> dict[str, Any]:
+def _session_list(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet, about: str = "") -> dict[str, Any]:
     if matching.sids is None and matching.session_filter.names_client:
-        return _searched(request, asked, matching)
-    place = asked.place(2, about)
-    page = visible_page(
+        return _search_list(request, asked, matching)
+    position = asked.read_cursor(2, about)
+    page = read_visible_page(
         matching.after,
-        Place(*place) if place else None,
+        Place(*position) if position else None,
         asked.limit,
         may_see=_rule_for_each(request),
-        place_of=lambda row: online.place_of(row.session, by_seen=matching.by_seen),
+        position_of=lambda row: online.place_of(row.session, by_seen=matching.by_seen),
     )
-    next_page = asked.cursor_of(page.last, about)
-    return {"sessions": _described(request, page.rows), "next": next_page, "looked_through": page.looked_through}
+    next_page = asked.make_cursor(page.last, about)
+    return {"sessions": _describe_visible(request, page.rows), "next": next_page, "looked_through": page.looked_through}
 
 
-def _searched(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet) -> dict[str, Any]:
+def _search_list(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet) -> dict[str, Any]:
     # No list has these together. Each page searches again, and skips what the pages before it had.
-    [offset] = asked.place(1) or [0]
+    [offset] = asked.read_cursor(1) or [0]
     may_see, end = _rule_for_each(request), offset + asked.limit
     if may_see is None:
         count, rows = matching.count(), list(matching[offset:end])
     else:
-        seen = list(filter(may_see, chain.from_iterable(matching.in_pages(AT_ONCE))))
+        seen = list(filter(may_see, chain.from_iterable(matching.in_pages(ROWS_AT_ONCE))))
         count, rows = len(seen), seen[offset:end]
     looked = matching.looked_through
     if looked and looked.is_all and may_see is not None:
         # The number would count hidden sessions, too.
         looked = None
     return {
-        "sessions": _described(request, rows),
-        "next": asked.cursor_of((end,) if end < min(count, SCAN_LIMIT) else None),
+        "sessions": _describe_visible(request, rows),
+        "next": asked.make_cursor((end,) if end < min(count, SCAN_LIMIT) else None),
         "looked_through": looked and {"count": looked.count, "is_all": looked.is_all},
     }
 
 
-def _matching(request: Any, asked: SessionsQuery) -> SessionQuerySet:
+def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     """Return the sessions that the filters of the query keep, among those that the administrator may see."""
-    found = _visible(request)
+    found = _all_visible(request)
     if asked.guests == "only" and asked.user:
         raise Problem(422, "guests=only and user can't be given together: guests are not users.")
     if asked.guests:
@@ -181,7 +181,7 @@ def _matching(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     if asked.user:
         found = found.of_users(asked.user)
     if asked.staff:
-        found = found.of_users(filters.user_ids_for(request, _staff(request), found))
+        found = found.of_users(filters.user_ids_for(request, _staff_users(request), found))
     if asked.network:
         if network_of(asked.network) is None:
             raise unprocessable("network", "an address or a network, such as 198.51.100.0/24")
@@ -190,13 +190,13 @@ def _matching(request: Any, asked: SessionsQuery) -> SessionQuerySet:
         found = found.of_browser(asked.browser)
     if asked.system:
         found = found.of_system(asked.system)
-    found = _in_order(asked, found)
+    found = _ordered_sessions(asked, found)
     if asked.q:
         found, _ = request.sessions_admin.get_search_results(request, found, asked.q)
     return found
 
 
-def _in_order(asked: UserSessionsQuery, found: SessionQuerySet) -> SessionQuerySet:
+def _ordered_sessions(asked: UserSessionsQuery, found: SessionQuerySet) -> SessionQuerySet:
     only_by_seen = found.session_filter.only_by_seen
     if asked.order is None:
         return found.order_by("-last_seen_at") if only_by_seen else found
@@ -205,7 +205,7 @@ def _in_order(asked: UserSessionsQuery, found: SessionQuerySet) -> SessionQueryS
     return found.order_by(asked.order)
 
 
-def _staff(request: Any) -> Any:
+def _staff_users(request: Any) -> Any:
     # Whether somebody is staff is a field of users. It is told to who may see these.
     of_users = users_admin(request, request.sessions_admin.admin_site)
     if of_users is None or not users_have("is_staff"):
@@ -213,14 +213,14 @@ def _staff(request: Any) -> Any:
     return of_users.get_queryset(request).filter(is_staff=True).order_by("pk")
 
 
-def _visible(request: HttpRequest) -> SessionQuerySet:
+def _all_visible(request: HttpRequest) -> SessionQuerySet:
     return rules().visible_sessions(request.user, OnlineSession.online.counting_once())
 
 
-def _described(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[dict[str, Any]]:
+def _describe_visible(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[dict[str, Any]]:
     rows = list(rows)
     users = {row.session.user_id: row.user for row in rows if row.user}
-    return described([row.session for row in rows], users, sid_of(request))
+    return described([row.session for row in rows], users, own_sid(request))
 
 
 def _rule_for_each(request: HttpRequest) -> Callable[[OnlineSession], bool] | None:
@@ -233,9 +233,9 @@ def end_sessions(request: Any, body: EndSessions) -> Any:
     """End sessions by their ids. Needs the permission `end_onlinesession`."""
     _require(rules().may_end(request.user), ENDING)
     ids = list(dict.fromkeys(body.ids))
-    found = _look_up(request, [each.sid for each in online.find(ids, follow=True)])
+    found = _find_visible(request, [each.sid for each in online.find(ids, follow=True)])
     if own_sessions.include_other_own(request, found):
-        ask_again(request)
+        require_password(request)
     sids, ended = request.sessions_admin.end_found(request, found, body.message)
     of_ended, of_found = {each.sid for each in ended}, {each.sid for each in found}
     return {
@@ -250,7 +250,7 @@ def end_sessions(request: Any, body: EndSessions) -> Any:
 @router.get("sessions/{id}", response=answers(Session, 403, 404))
 def get_session(request: Any, id: Path[SessionId]) -> Any:
     """Show a session. Needs the permission `view_onlinesession`."""
-    return _described(request, [_session(request, id)])[0]
+    return _describe_visible(request, [_visible_session(request, id)])[0]
 
 
 @router.delete("sessions/{id}", response=answers(None, 403, 404))
@@ -262,9 +262,9 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     `end_onlinesession`.
     """
     _require(rules().may_end(request.user), ENDING)
-    session = _session(request, id, follow=True)
+    session = _visible_session(request, id, follow=True)
     if own_sessions.include_other_own(request, [session]):
-        ask_again(request)
+        require_password(request)
     sids, ended = request.sessions_admin.end_found(request, [session], asked.message)
     _require(sids, "You may not end this session.")
     if not ended:
@@ -279,21 +279,21 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
     The administrator's present one goes on. Needs the permission `end_onlinesession`.
     """
     _require(rules().may_end(request.user), ENDING)
-    if own_sessions.match_other_own(request, _visible(request).of_users([id])):
-        ask_again(request)
+    if own_sessions.match_other_own(request, _all_visible(request).of_users([id])):
+        require_password(request)
     ended = request.sessions_admin.end_of_user(request, id, asked.message)
     return {"ended": len(ended), "may_return": ended.may_return}
 
 
 @router.get("counts", response=answers(Counts, 403))
-def count(request: Any) -> Any:
+def count_sessions(request: Any) -> Any:
     """
     Count sessions.
 
     Of those that the administrator may see. If the site has a rule that is asked about each session, more than 10 000
     are not counted: the answer is 403. Needs the permission `view_onlinesession`.
     """
-    listed = _visible(request)
+    listed = _all_visible(request)
     counted = {"signed_in": listed, "guests": listed.only_guests(), "active": listed.active()}
     return {name: _count_visible(request, sessions) for name, sessions in counted.items()}
 
@@ -303,7 +303,7 @@ def _count_visible(request: HttpRequest, sessions: SessionQuerySet) -> int:
     if may_see is None:
         return sessions.count()
     looked = seen = 0
-    for rows in sessions.in_pages(AT_ONCE):
+    for rows in sessions.in_pages(ROWS_AT_ONCE):
         looked, seen = looked + len(rows), seen + sum(map(may_see, rows))
         if looked > SCAN_LIMIT:
             text = "The rules of this site are asked about each session, and more than {:,} are too many to count."
@@ -315,7 +315,7 @@ def _count_visible(request: HttpRequest, sessions: SessionQuerySet) -> int:
 def get_block(request: Any, id: Path[UserId]) -> Any:
     """Show the block of a user. 404 if the user is not blocked. Needs the permission `block_user`."""
     _require(rules().may_see_block(request.user), BLOCKING)
-    user = _user(id)
+    user = _find_user(id)
     may_see = rules().may_see_block(request.user, user) and rules().may_end_all_of(request.user, user)
     _require(may_see, "You may not see the block of this user.")
     block = online.block_of(user)
@@ -333,7 +333,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
     """
     _require(rules().may_block(request.user), BLOCKING)
     _require(rules().may_end(request.user), ENDING)
-    user = _user(id)
+    user = _find_user(id)
     _require(_may_block(request, user), "You may not block this user.")
     longest = rules().longest_block(request.user, user)
     # Clocks differ: who asks for a week by a clock that is a little fast gets it.
@@ -353,7 +353,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
 def unblock_user(request: Any, id: Path[UserId]) -> None:
     """Lift the block of a user. The user can sign in again. Needs the permission `block_user`."""
     _require(rules().may_block(request.user), BLOCKING)
-    user = _user(id)
+    user = _find_user(id)
     _require(_may_block(request, user), "You may not lift the block of this user.")
     if not blocking.lift_block(request, user):
         raise Problem(404, NO_BLOCK)
@@ -368,20 +368,20 @@ def _may_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
     return rules().may_block(request.user, user) and rules().may_end_all_of(request.user, user)
 
 
-def _look_up(request: HttpRequest, sids: Sequence[str]) -> list[OnlineSession]:
-    found = _visible(request).with_guests().filter(sid__in=sids)
+def _find_visible(request: HttpRequest, sids: Sequence[str]) -> list[OnlineSession]:
+    found = _all_visible(request).with_guests().filter(sid__in=sids)
     return [session for session in found if rules().may_see(request.user, session)]
 
 
-def _session(request: HttpRequest, sid: str, *, follow: bool = False) -> OnlineSession:
+def _visible_session(request: HttpRequest, sid: str, *, follow: bool = False) -> OnlineSession:
     sids = [each.sid for each in online.find([sid], follow=True)] if follow else [sid]
-    found = _look_up(request, sids)
+    found = _find_visible(request, sids)
     if not found:
         raise Problem(404, NO_SESSION)
     return found[0]
 
 
-def _user(user_id: str) -> AbstractBaseUser:
+def _find_user(user_id: str) -> AbstractBaseUser:
     user = users_by_id({user_id}).get(user_id)
     if user is None:
         raise Problem(404, "There is no user with this id.")

@@ -104,7 +104,7 @@ def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-def sid_of(request: HttpRequest) -> str | None:
+def own_sid(request: HttpRequest) -> str | None:
     """Return the sid of the session that ``request`` came with, None without one, or if it is not of who asks."""
     session = session_of(request)
     if session is None or session.get(SESSION_KEY) != online.user_id_of(request.user):  # type: ignore[arg-type]

@@ -28,14 +28,14 @@ class Docs(DocsBase):
         response: HttpResponse
         # Without its app, the scripts of the page would come from another site.
         if apps.is_installed("ninja") and "text/html" in request.headers.get("Accept", ""):
-            response = render(request, "django_redsess/api.html", _page(request, api, openapi))
+            response = render(request, "django_redsess/api.html", _page_context(request, api, openapi))
         else:
-            response = JsonResponse(_listed(api, openapi))
+            response = JsonResponse(_operations(api, openapi))
         patch_vary_headers(response, ("Accept",))
         return response
 
 
-def _listed(api: Any, openapi: str) -> dict[str, Any]:
+def _operations(api: Any, openapi: str) -> dict[str, Any]:
     described = api.get_openapi_schema()
     [server] = described["servers"]
     operations = {
@@ -46,7 +46,7 @@ def _listed(api: Any, openapi: str) -> dict[str, Any]:
     return {"title": api.title, "version": api.version, "openapi": openapi, "operations": operations}
 
 
-def _page(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any]:
+def _page_context(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any]:
     user: Any = getattr(request, "user", None)
     user = user if user is not None and user.is_authenticated else None
     administers = apps.is_installed("django.contrib.admin")
@@ -56,21 +56,21 @@ def _page(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any]:
         "openapi": openapi,
         "csrf_header": csrf_header(),
         "asker": user,
-        "admin_url": _url_of_admin(sites[0].name) if is_staff else "",
-        "login_url": _url_of(settings.LOGIN_URL),
+        "admin_url": _admin_url(sites[0].name) if is_staff else "",
+        "login_url": _url_or_empty(settings.LOGIN_URL),
         "takes_tokens": any(not isinstance(each, SessionCookie) for each in api.auth),
         "sees_own_only": administers and not (is_staff and rules().may_see(user)),
     }
 
 
-def _url_of_admin(name: str) -> str:
+def _admin_url(name: str) -> str:
     """Return the URL of the admin site with this name, or ``""`` if it is below another namespace."""
     with suppress(NoReverseMatch):
         return reverse("admin:index", current_app=name)
     return ""
 
 
-def _url_of(name: str) -> str:
+def _url_or_empty(name: str) -> str:
     """Return the URL with this name, or ``""`` if the site has none."""
     with suppress(NoReverseMatch):
         return resolve_url(name)

@@ -33,7 +33,7 @@ from django_redsess.contrib.api.docs import Docs
 from django_redsess.contrib.api.problems import Problem, not_allowed
 from django_redsess.contrib.api.schemas import TEXT_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.responses import ENDED_MEANWHILE, answer_problems, unavailable
+from django_redsess.responses import ENDED_MEANWHILE, unavailable_response, with_problem_details
 
 NAMESPACE = "django_redsess_api"
 ABOUT = (
@@ -73,11 +73,11 @@ register_converter(UserIdConverter, "redsess_user_id")
 
 def endpoints(auth: Any) -> list[URLPattern | URLResolver]:
     """Return the URLs. ``auth`` is that of :func:`django_redsess.contrib.api.urls`."""
-    api = Api(
+    api = SessionsApi(
         title="Sessions",
         version="1",
         urls_namespace=NAMESPACE,
-        auth=[*_several(auth), SessionCookie()],
+        auth=[*_auth_list(auth), SessionCookie()],
         parser=JsonParser(),
         docs_decorator=lambda view: xframe_options_deny(require_safe(view)),
         docs_url="/",
@@ -95,20 +95,20 @@ def endpoints(auth: Any) -> list[URLPattern | URLResolver]:
             api.add_router("", sign_ins.router)
     for kind, answer in HANDLERS.items():
         api.add_exception_handler(kind, answer)
-    api.add_exception_handler(AuthenticationError, lambda request, error: _nobody(api).response())
+    api.add_exception_handler(AuthenticationError, lambda request, error: _unauthenticated(api).response())
     patterns, _, _ = api.urls
     for pattern in patterns:
-        pattern.callback = _view(pattern.callback)  # type: ignore[arg-type]
-    return [path("v1/", include([*patterns, re_path("", _view(_unknown))]))]
+        pattern.callback = _api_view(pattern.callback)  # type: ignore[arg-type]
+    return [path("v1/", include([*patterns, re_path("", _api_view(_answer_unknown))]))]
 
 
-def _several(auth: Any) -> Sequence[Any]:
+def _auth_list(auth: Any) -> Sequence[Any]:
     if auth is None:
         return ()
     return auth if isinstance(auth, Sequence) else (auth,)
 
 
-class Api(NinjaAPI):
+class SessionsApi(NinjaAPI):
     """Names of operations are those of the functions. The description says what errors are: problem details."""
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
@@ -120,11 +120,11 @@ class Api(NinjaAPI):
 
     def get_openapi_schema(self, **kwargs: Any) -> Any:
         here = {"url": self.get_root_path({}).rstrip("/"), "description": "The API of this site."}
-        info = {**self._described["info"], "description": ABOUT % csrf_header()}
-        return {**self._described, "info": info, "servers": [here]}
+        info = {**self._description["info"], "description": ABOUT % csrf_header()}
+        return {**self._description, "info": info, "servers": [here]}
 
     @cached_property
-    def _described(self) -> dict[str, Any]:
+    def _description(self) -> dict[str, Any]:
         # It takes a twentieth of a second to make, and anybody may ask for it.
         described: dict[str, Any] = super().get_openapi_schema(path_prefix="")
         for operation in (each for methods in described["paths"].values() for each in methods.values()):
@@ -153,7 +153,7 @@ class JsonParser(Parser):
         return super().parse_body(request)
 
 
-def _view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def _api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Return a view that finds out by itself who asks. Its errors are problem details, and no cache may store it."""
 
     @wraps(view)
@@ -163,7 +163,7 @@ def _view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         try:
             response = view(request, *args, **kwargs)
         except Http404:
-            response = _unknown(request)
+            response = _answer_unknown(request)
         if response.status_code == 405:
             return not_allowed(response["Allow"]).response()
         if request.META.get("CSRF_COOKIE_NEEDS_UPDATE"):
@@ -172,16 +172,16 @@ def _view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
     # A form with a password is refused. But Django's error reports show forms, whatever fails.
     hidden = sensitive_post_parameters("password")(answer)
-    return answer_problems(csrf_exempt(login_not_required(never_cache(hidden))))
+    return with_problem_details(csrf_exempt(login_not_required(never_cache(hidden))))
 
 
-def _unknown(request: HttpRequest, **path: str) -> HttpResponse:
+def _answer_unknown(request: HttpRequest, **path: str) -> HttpResponse:
     slash = " None ends with a slash." if request.path.endswith("/") else ""
     here, _, _ = request.path.partition("/v1/")
     return Problem(404, f"There is no such URL.{slash} {here}/v1/openapi.json has all.").response()
 
 
-def _nobody(api: NinjaAPI) -> Problem:
+def _unauthenticated(api: NinjaAPI) -> Problem:
     text = f"Nobody is signed in, or the session has ended. Send the cookie {settings.SESSION_COOKIE_NAME} of a session"
     if any(isinstance(each, HttpBearer) for each in api.auth or ()):  # type: ignore[union-attr]
         bearer = {"WWW-Authenticate": "Bearer"}
@@ -189,11 +189,11 @@ def _nobody(api: NinjaAPI) -> Problem:
     return Problem(401, f"{text} that is signed in.")
 
 
-def _raised(request: HttpRequest, error: Exception) -> HttpResponse:
+def _raise_error(request: HttpRequest, error: Exception) -> HttpResponse:
     raise error
 
 
-def _invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
+def _answer_invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
     first = error.errors[0]
     *_, name = [str(part) for part in first["loc"] if isinstance(part, str)]
     if first["type"] == "missing":
@@ -204,7 +204,7 @@ def _invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
     return Problem(422, f"{name} {expected}.").response()
 
 
-def _failed(request: HttpRequest, error: HttpError) -> HttpResponse:
+def _answer_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
     # What a parser raises, django-ninja says in its own words.
     cause = error.__cause__
     if isinstance(cause, Problem):
@@ -214,21 +214,21 @@ def _failed(request: HttpRequest, error: HttpError) -> HttpResponse:
     return Problem(error.status_code, str(error)).response()
 
 
-def _ended_meanwhile(request: HttpRequest, error: UpdateError) -> HttpResponse:
+def _answer_ended(request: HttpRequest, error: UpdateError) -> HttpResponse:
     # Else the middleware would save it once more, and answer 400.
     request.session.modified = False
     return Problem(401, ENDED_MEANWHILE).response()
 
 
 HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
-    Exception: _raised,
+    Exception: _raise_error,
     Problem: lambda request, error: error.response(),
     PermissionDenied: lambda request, error: Problem(403, str(error) or "You may not do that.").response(),
-    HttpError: _failed,
-    ValidationError: _invalid,
+    HttpError: _answer_http_error,
+    ValidationError: _answer_invalid,
     TooManyFieldsSent: lambda request, error: Problem(422, "The query has too many parameters.").response(),
     RequestDataTooBig: lambda request, error: Problem(413, "The body is too long.").response(),
-    UpdateError: _ended_meanwhile,
-    SessionStoreUnavailable: unavailable,
+    UpdateError: _answer_ended,
+    SessionStoreUnavailable: unavailable_response,
 }
 """How an error is answered."""

@@ -9,8 +9,8 @@ from ninja import Path, Query, Router
 
 from django_redsess import online
 from django_redsess.accounts import reauthentication
-from django_redsess.accounts.views import find_own, message_to_own
-from django_redsess.contrib.api.authentication import for_asker, sid_of
+from django_redsess.accounts.views import find_own, own_end_message
+from django_redsess.contrib.api.authentication import for_asker, own_sid
 from django_redsess.contrib.api.problems import AUTHENTICATION_REQUIRED, PASSWORD_REQUIRED, Problem
 from django_redsess.contrib.api.schemas import (
     Ended,
@@ -34,11 +34,11 @@ NO_SESSION = "You have no session with this id."
 @router.get("me/sessions", response=answers(OwnSessionList))
 def list_own_sessions(request: Any, asked: Query[ListQuery]) -> Any:
     """List your sessions. The newest sign-ins come first. `next` is null on the last page."""
-    place = asked.place(2, "me")
+    position = asked.read_cursor(2, "me")
     of_user = SessionFilter((online.user_id_of(request.user),))
-    after = Place(*place) if place else None
+    after = Place(*position) if position else None
     found, last = online.page_after(of_user, after, asked.limit, by_seen=False, latest_first=True)
-    return {"sessions": _described(request, found), "next": asked.cursor_of(last, "me")}
+    return {"sessions": _describe_own(request, found), "next": asked.make_cursor(last, "me")}
 
 
 @router.delete("me/sessions", response=answers(Ended, 403))
@@ -49,15 +49,15 @@ def end_own_sessions(request: Any) -> Any:
     The present session goes on, with a new key in its cookie. The password may be asked for again first: the answer is
     then 403 with the type `password-required`, or `authentication-required` where django-allauth asks.
     """
-    ask_again(request)
-    ended = online.end_user(request.user, keep=sid_of(request), message=message_to_own())
+    require_password(request)
+    ended = online.end_user(request.user, keep=own_sid(request), message=own_end_message())
     return {"ended": ended, "may_return": ended.may_return}
 
 
 @router.get("me/sessions/{id}", response=answers(OwnSession, 404))
 def get_own_session(request: Any, id: Path[SessionId]) -> Any:
     """Show one of your sessions. Another user's session is not found, as one that is over."""
-    return _described(request, _own(request, id))[0]
+    return _describe_own(request, _find_own_session(request, id))[0]
 
 
 @router.delete("me/sessions/{id}", response=answers(None, 403, 404))
@@ -68,12 +68,12 @@ def end_own_session(request: Any, id: Path[SessionId]) -> None:
     The present session is signed out. For another one, the password may be asked for again first: the answer is then
     403 with the type `password-required`, or `authentication-required` where django-allauth asks.
     """
-    if id == sid_of(request):
+    if id == own_sid(request):
         logout(request)
         return
-    _own(request, id)
-    ask_again(request)
-    if not online.end(id, message=message_to_own()):
+    _find_own_session(request, id)
+    require_password(request)
+    if not online.end(id, message=own_end_message()):
         raise Problem(404, NO_SESSION)
 
 
@@ -81,10 +81,10 @@ def end_own_session(request: Any, id: Path[SessionId]) -> None:
 def reauthenticate(request: Any, body: Password) -> None:
     """Give your password again. For five minutes, it is not asked for again. The session may have a new cookie."""
     if url := reauthentication.allauths_url(request.user):
-        raise _elsewhere(url)
-    if sid_of(request) is None:
+        raise _authentication_required(url)
+    if own_sid(request) is None:
         return
-    form = reauthentication.give(request, request.user, body.password.get_secret_value())
+    form = reauthentication.give_password(request, request.user, body.password.get_secret_value())
     if form is not None and form.is_locked:
         wait = {"Retry-After": str(reauthentication.RECENT_SECONDS)}
         raise Problem(429, "There were too many wrong passwords. Wait.", headers=wait)
@@ -92,27 +92,27 @@ def reauthenticate(request: Any, body: Password) -> None:
         raise Problem(403, "This is not your password.")
 
 
-def _described(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
+def _describe_own(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
     users = {online.user_id_of(request.user): request.user}
-    return described(sessions, users, sid_of(request), OWN_SESSION)
+    return described(sessions, users, own_sid(request), OWN_SESSION)
 
 
-def _own(request: Any, sid: str) -> list[online.Session]:
+def _find_own_session(request: Any, sid: str) -> list[online.Session]:
     found = find_own(request.user, sid)
     if not found:
         raise Problem(404, NO_SESSION)
     return found
 
 
-def ask_again(request: Any) -> None:
+def require_password(request: Any) -> None:
     """Raise the error that tells the user to give the password first, if it must be given. Before own sessions end."""
     # Who asks without a session of their own sends a password or a token with each request.
-    if sid_of(request) is None or not reauthentication.is_asked(request, request.user):
+    if own_sid(request) is None or not reauthentication.needs_password(request, request.user):
         return
     if url := reauthentication.allauths_url(request.user):
-        raise _elsewhere(url)
+        raise _authentication_required(url)
     raise Problem(403, "Give your password first, by POST to me/reauthenticate.", kind=PASSWORD_REQUIRED)
 
 
-def _elsewhere(url: str) -> Problem:
+def _authentication_required(url: str) -> Problem:
     return Problem(403, f"Authenticate again first, at {url}.", kind=AUTHENTICATION_REQUIRED, url=url)

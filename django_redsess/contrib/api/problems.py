@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from django.http import JsonResponse
 
-from django_redsess.responses import problem_details
+from django_redsess.responses import problem_response
 
 PASSWORD_REQUIRED = (
     "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/api.rst#password-required"  # noqa: S105
@@ -40,7 +40,7 @@ class Problem(Exception):  # noqa: N818
 
     def response(self) -> JsonResponse:
         more = {"url": self.url} if self.url else {}
-        response = problem_details(self.status, self.detail, kind=self.kind, **more)
+        response = problem_response(self.status, self.detail, kind=self.kind, **more)
         for name, value in (self.headers or {}).items():
             response[name] = value
         return response

@@ -87,12 +87,12 @@ class ListQuery(Query):
     def filters(self) -> dict[str, Any]:
         return self.model_dump(exclude={"limit", "cursor"}, exclude_unset=True)
 
-    def place(self, parts: int, about: str = "") -> Any:
+    def read_cursor(self, parts: int, about: str = "") -> Any:
         """Return the place that the cursor has, which has so many parts. None without a cursor."""
         if not self.cursor:
             return None
         try:
-            place = signing.loads(self.cursor, salt=self._list(about))
+            place = signing.loads(self.cursor, salt=self._cursor_salt(about))
             if len(place) != parts:
                 # What is listed in another way by now.
                 raise signing.BadSignature
@@ -101,11 +101,11 @@ class ListQuery(Query):
             text = "cursor must be the next of the page before, with the same filters and order."
             raise problems.Problem(422, text) from None
 
-    def cursor_of(self, place: Sequence[int | str] | None, about: str = "") -> str | None:
+    def make_cursor(self, place: Sequence[int | str] | None, about: str = "") -> str | None:
         """Return the cursor of ``place``. None if there is no other page."""
-        return None if place is None else signing.dumps(list(place), salt=self._list(about))
+        return None if place is None else signing.dumps(list(place), salt=self._cursor_salt(about))
 
-    def _list(self, about: str) -> str:
+    def _cursor_salt(self, about: str) -> str:
         return json.dumps(["django_redsess.contrib.api", type(self).__name__, about, self.filters], sort_keys=True)
 
 

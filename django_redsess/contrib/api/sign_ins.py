@@ -15,7 +15,7 @@ from django_redsess.contrib.api.administration import administrating, sites_with
 from django_redsess.contrib.api.authentication import for_asker
 from django_redsess.contrib.api.problems import Problem
 from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, SignInList, Text, answers
-from django_redsess.contrib.api.visible import visible_page
+from django_redsess.contrib.api.visible import read_visible_page
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED, SignIn
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
@@ -41,13 +41,13 @@ CHOICES = {
 """The filters of the page that have choices, and which."""
 
 
-def _date(text: str) -> str:
+def _check_day(text: str) -> str:
     if not filters.is_date(text):
         raise ValueError("a date, such as 2031-04-01")
     return text
 
 
-Day = Annotated[str, AfterValidator(_date), Field(json_schema_extra={"format": "date"})]
+Day = Annotated[str, AfterValidator(_check_day), Field(json_schema_extra={"format": "date"})]
 
 
 class Searching(OfUsers):
@@ -83,32 +83,32 @@ def list_sign_ins(request: HttpRequest, asked: Query[SignInsQuery]) -> Any:
 
     sign_ins_admin, permission = SignInAdmin(SignIn, sites[0]), f"{SignIn._meta.app_label}.view_signin"
     with administrating(request, sites, permission, may_see=rules().may_see_sign_in(request.user)):
-        return _listed(request, sign_ins_admin, asked)
+        return _sign_in_list(request, sign_ins_admin, asked)
 
 
-def _listed(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict[str, Any]:
-    place = asked.place(2)
+def _sign_in_list(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict[str, Any]:
+    position = asked.read_cursor(2)
     listed = sign_ins_admin.changelist_of(request, urlencode(asked.filters, doseq=True))
     if listed is None:
         raise Problem(422, "The page of sign-ins refuses this query.")
 
-    def read(place: Sequence[int] | None, limit: int) -> tuple[list[Any], Sequence[int] | None]:
+    def read_after(position: Sequence[int] | None, limit: int) -> tuple[list[Any], Sequence[int] | None]:
         rows = listed.queryset
-        if place is not None:
-            login_ms, row_id = place
+        if position is not None:
+            login_ms, row_id = position
             rows = rows.filter(login_ms__lte=login_ms).exclude(login_ms=login_ms, id__gte=row_id)
         found = list(rows[: limit + 1])
-        return found[:limit], _place_of(found[limit - 1]) if len(found) > limit else None
+        return found[:limit], _position_of(found[limit - 1]) if len(found) > limit else None
 
     may_see = partial(rules().may_see_sign_in, request.user) if rules().sees_sign_ins_by_own_rule else None
-    page = visible_page(read, place, asked.limit, may_see=may_see, place_of=_place_of)
-    users = sign_ins_admin.name_users(request, page.rows)
+    page = read_visible_page(read_after, position, asked.limit, may_see=may_see, position_of=_position_of)
+    users = sign_ins_admin.add_names(request, page.rows)
     return {
         "sign_ins": sign_ins_described((row.past for row in page.rows), users),
-        "next": asked.cursor_of(page.last),
+        "next": asked.make_cursor(page.last),
         "looked_through": page.looked_through,
     }
 
 
-def _place_of(row: SignIn) -> tuple[int, int]:
+def _position_of(row: SignIn) -> tuple[int, int]:
     return row.login_ms, row.pk

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from django_redsess.online.searching import SCAN_LIMIT
 
-Place = TypeVar("Place")
+Position = TypeVar("Position")
 
-AT_ONCE = 500
+ROWS_AT_ONCE = 500
 """So many rows are read at a time, if a rule is asked about each."""
 
 
@@ -17,8 +17,8 @@ class VisiblePage(NamedTuple):
     """
     A page of a list.
 
-    ``last`` is the place of its last row; None if no others come. ``looked_through`` is None, or tells that there may
-    be others although none were found: too many in a row are hidden.
+    ``last`` is the position of its last row, None on the last page. ``looked_through`` is None, or tells that rows may
+    follow although none were found: too many in a row are hidden.
     """
 
     rows: list[Any]
@@ -26,33 +26,33 @@ class VisiblePage(NamedTuple):
     looked_through: dict[str, Any] | None = None
 
 
-def visible_page(
-    read: Callable[[Place | None, int], tuple[Sequence[Any], Place | None]],
-    place: Place | None,
+def read_visible_page(
+    read_after: Callable[[Position | None, int], tuple[Sequence[Any], Position | None]],
+    position: Position | None,
     limit: int,
     *,
     may_see: Callable[[Any], bool] | None,
-    place_of: Callable[[Any], Place],
+    position_of: Callable[[Any], Position],
 ) -> VisiblePage:
     """
-    Return up to ``limit`` rows after ``place`` that ``may_see`` lets pass.
+    Return up to ``limit`` rows after ``position`` that ``may_see`` lets pass.
 
-    ``read`` returns up to so many rows after a place, and the place of the last one, None if no others come.
-    ``may_see`` is None if no rule is asked about each row: then one page is read. Otherwise pages are read until this
-    one is full, and ``last`` is always the place of a row that is shown. So neither a cursor nor a short page tells of
-    a hidden row. After 10 000 rows it stops.
+    ``read_after`` takes a position and a limit. It returns up to so many rows after the position, and the position of
+    the last one, None if no others follow. ``may_see`` is None if no rule is asked about each row: then one page is
+    read. Otherwise pages are read until this one is full, and ``last`` is always the position of a row that is shown.
+    So neither a cursor nor a short page tells of a hidden row. After 10 000 rows it stops.
     """
     if may_see is None:
-        rows, last = read(place, limit)
+        rows, last = read_after(position, limit)
         return VisiblePage(list(rows), last)
     seen, count = list[Any](), 0
     while True:
         # One more tells whether others come.
-        rows, place = read(place, AT_ONCE)
+        rows, position = read_after(position, ROWS_AT_ONCE)
         seen += filter(may_see, rows)
         count += len(rows)
-        if len(seen) > limit or place is None or count >= SCAN_LIMIT:
+        if len(seen) > limit or position is None or count >= SCAN_LIMIT:
             break
-    page, is_cut = seen[:limit], len(seen) <= limit and place is not None
-    last = place_of(page[-1]) if page and (is_cut or len(seen) > limit) else None
+    page, is_cut = seen[:limit], len(seen) <= limit and position is not None
+    last = position_of(page[-1]) if page and (is_cut or len(seen) > limit) else None
     return VisiblePage(page, last, {"count": SCAN_LIMIT, "is_all": False} if is_cut else None)

@@ -37,13 +37,13 @@ from django_redsess.admin.users import (
 )
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.reading import ORDER, ended_by, of_users, past_of, url_of
+from django_redsess.contrib.history.reading import ORDER, ended_by, past_sign_in, sign_ins_of_users, sign_ins_url
 from django_redsess.models import OnlineSession
 from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
+from django_redsess.past_sign_ins import with_places
 from django_redsess.permissions import rules
 from django_redsess.session.address_index import Network, network_of
-from django_redsess.sign_in_source import placed
 
 __all__ = ["SignInAdmin"]
 
@@ -57,7 +57,7 @@ ENDERS_SHOWN = 5
 """Of the users who are searched for, links lead to what so many of them have ended."""
 
 
-class UpTo(pages.NearestPage):
+class CappedPaginator(pages.NearestPage):
     """Counts up to 10 000 rows. ``has_more`` tells whether there are more."""
 
     @cached_property
@@ -97,7 +97,7 @@ class SignInAdmin(pages.ListAdmin):
     ordering = ORDER
     sortable_by = ()
     actions = None
-    paginator = UpTo
+    paginator = CappedPaginator
     show_full_result_count = False
     list_filter = (
         filters.DatesFilter,
@@ -149,9 +149,9 @@ class SignInAdmin(pages.ListAdmin):
         response = super().changelist_view(request, {**context, **(extra_context or {})})
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
         if changelist is not None:  # Else a redirect.
-            self.name_users(request, changelist.result_list)
+            self.add_names(request, changelist.result_list)
             self._find_live(request, changelist.result_list)
-            response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
+            response.context_data |= self._list_context(request, changelist)  # type: ignore[attr-defined]
         return response
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[SignIn]:
@@ -165,7 +165,7 @@ class SignInAdmin(pages.ListAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> SignIn | None:
         found: Any = super().get_object(request, object_id, from_field)
         if found is not None:
-            self.name_users(request, [found])
+            self.add_names(request, [found])
             self._find_live(request, [found])
             found.title = f"{name_among(found.users, str(found.user_id))}, {labels.exactly(found.created_at)}"
         return cast("SignIn | None", found)
@@ -176,7 +176,7 @@ class SignInAdmin(pages.ListAdmin):
         context |= {
             "title": gettext("Sign-in of %(user)s") % {"user": name_among(row.users, user_id)},
             "subtitle": None,
-            "all_url": url_of(self.admin_site, user_id),
+            "all_url": sign_ins_url(self.admin_site, user_id),
             "sessions_url": self._sessions_url(request, user_id),
         }
         return super().render_change_form(request, context, *args, **kwargs)
@@ -204,7 +204,7 @@ class SignInAdmin(pages.ListAdmin):
         text = gettext("More than %(limit)d users match. The sign-ins of the first %(limit)d are listed.")
         user_ids = shared_filters.first_user_ids(request, found_users(request, self.admin_site, term), text)
         request.redsess_found = user_ids  # type: ignore[attr-defined]
-        return of_users(queryset, user_ids), False
+        return sign_ins_of_users(queryset, user_ids), False
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
         """Send the sign-ins that match the query, in the ``format`` of the form."""
@@ -217,14 +217,14 @@ class SignInAdmin(pages.ListAdmin):
         # Written before the first byte is sent: whoever breaks off may have got the first part.
         text = gettext("Exported sign-ins as %(format)s.") % {"format": file_format.upper()}
         lines.save_line_of_list(request, SignIn, text, export.query_text(request))
-        content = export.Content("sign_ins", fields.SIGN_IN, self._batches(request, listed.queryset), {})
+        content = export.Content("sign_ins", fields.SIGN_IN, self._export_batches(request, listed.queryset), {})
         return export.file_response(request, "sign-ins-{}", file_format, content)
 
     @admin.display(description=gettext_lazy("user"))
     def who(self, row: Any) -> str:
         """Name the user, with a link to all sign-ins of this user."""
         name = format_html("<bdi>{}</bdi>", name_among(row.users, str(row.user_id)))
-        return pages.link_html(url_of(self.admin_site, str(row.user_id)), name)
+        return pages.link_html(sign_ins_url(self.admin_site, str(row.user_id)), name)
 
     @admin.display(description=gettext_lazy("signed in"))
     def signed_in(self, row: Any) -> str:
@@ -270,13 +270,13 @@ class SignInAdmin(pages.ListAdmin):
             link = pages.link_html(self._url_of_list({SEARCH_VAR: row.address}), pages.address_html(row.address))
         return format_html("<div>{}</div>", pages.sender_html(row.past, link))
 
-    def name_users(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
+    def add_names(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
         """Return the users of ``rows`` by primary key as text. Each row gets them, and what it says of the past."""
         # Names come in one query a page. Who may not be seen has none.
         rows = list(rows)
         ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
         users = named_users(request, self.admin_site, ids)
-        for row, sign_in in zip(rows, placed(past_of(row) for row in rows), strict=True):
+        for row, sign_in in zip(rows, with_places(past_sign_in(row) for row in rows), strict=True):
             row.users, row.past = users, sign_in
         return users
 
@@ -312,7 +312,7 @@ class SignInAdmin(pages.ListAdmin):
     def _url_of_list(self, query: dict[str, str]) -> str:
         return reverse("admin:redsess_history_signin_changelist", current_app=self.admin_site.name, query=query)
 
-    def _about(self, request: HttpRequest, changelist: Any) -> dict[str, Any]:
+    def _list_context(self, request: HttpRequest, changelist: Any) -> dict[str, Any]:
         count, has_more = changelist.result_count, changelist.paginator.has_more
         title = ngettext("%(count)s sign-in", "%(count)s sign-ins", count)
         if has_more:
@@ -350,12 +350,12 @@ class SignInAdmin(pages.ListAdmin):
         text = gettext("Search by address, network (198.51.100) or user (%(fields)s)")
         return text % {"fields": search_fields(request, self.admin_site)}
 
-    def _batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[ExportedRow]]:
+    def _export_batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[ExportedRow]]:
         """Read the rows in batches. A place in the index is flat at any depth, and no query stays open meanwhile."""
         batch: list[Any] = list(rows[:EXPORTED_AT_ONCE])
         while batch:
             last = batch[-1]
-            users = self.name_users(request, batch)
+            users = self.add_names(request, batch)
             # The file is the same in all languages.
             with translation.override(None):
                 seen = [row for row in batch if self.has_view_permission(request, row)]

@@ -3,7 +3,7 @@ from django.conf import settings
 from django.contrib.auth.signals import user_logged_in
 from django.utils.translation import gettext_lazy as _
 
-from django_redsess import sign_in_source
+from django_redsess import past_sign_ins
 
 
 class HistoryConfig(AppConfig):
@@ -22,14 +22,14 @@ class HistoryConfig(AppConfig):
             receivers,
             repair,
         )
-        from django_redsess.contrib.history.reading import Rows
+        from django_redsess.contrib.history.reading import StoredSignIns
         from django_redsess.contrib.history.signals import new_device
 
-        receivers.connect()
-        blocks.connect()
-        cleaning.hourly.connect(repair.hourly, dispatch_uid="django_redsess.contrib.history")
-        user_logged_in.connect(devices.signed_in, dispatch_uid="django_redsess.contrib.history")
+        receivers.connect_receivers()
+        blocks.connect_copies()
+        cleaning.hourly.connect(repair.repair_hourly, dispatch_uid="django_redsess.contrib.history")
+        user_logged_in.connect(devices.add_device_cookie, dispatch_uid="django_redsess.contrib.history")
         if settings.SECRET_KEY_FALLBACKS:
             middleware.response_hooks.append(devices.sign_anew)
         new_device.connect(mails.notify, dispatch_uid="django_redsess.contrib.history")
-        sign_in_source.register(Rows())
+        past_sign_ins.register(StoredSignIns())

@@ -10,9 +10,9 @@ from typing import Any
 from django.db import router
 
 from django_redsess import online
-from django_redsess.contrib.history.database import short_waits, write
+from django_redsess.contrib.history.database import short_waits, write_rows
 from django_redsess.contrib.history.models import BlockCopy
-from django_redsess.contrib.history.receivers import existing
+from django_redsess.contrib.history.receivers import existing_users
 from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
 from django_redsess.online.labels import server_time
 from django_redsess.querysets import user_key
@@ -21,33 +21,33 @@ from django_redsess.times import to_aware, to_column
 from django_redsess.transport.steps import drive
 
 
-def connect() -> None:
+def connect_copies() -> None:
     """Keep copies from now on. Called once, when all models are loaded."""
-    user_blocked.connect(blocked, dispatch_uid="django_redsess.contrib.history")
-    user_unblocked.connect(unblocked, dispatch_uid="django_redsess.contrib.history")
+    user_blocked.connect(copy_block, dispatch_uid="django_redsess.contrib.history")
+    user_unblocked.connect(delete_copy, dispatch_uid="django_redsess.contrib.history")
 
 
-def disconnect() -> None:
+def disconnect_copies() -> None:
     """Keep no copies from now on."""
     user_blocked.disconnect(dispatch_uid="django_redsess.contrib.history")
     user_unblocked.disconnect(dispatch_uid="django_redsess.contrib.history")
 
 
-def blocked(sender: Any, user_id: str, until: datetime, message: str, by: str, **kwargs: Any) -> None:
+def copy_block(sender: Any, user_id: str, until: datetime, message: str, by: str, **kwargs: Any) -> None:
     """Receive the signal ``user_blocked``."""
     block = online.Block(user_id, until, message, by)
-    _write(user_id, lambda key, using: _copy(key, using, block))
+    _write_copy(user_id, lambda key, using: _store_copy(key, using, block))
 
 
-def unblocked(sender: Any, user_id: str, **kwargs: Any) -> None:
+def delete_copy(sender: Any, user_id: str, **kwargs: Any) -> None:
     """Receive the signal ``user_unblocked``."""
-    _write(user_id, lambda key, using: BlockCopy.objects.using(using).filter(user_id=key).delete())
+    _write_copy(user_id, lambda key, using: BlockCopy.objects.using(using).filter(user_id=key).delete())
 
 
-def _write(user_id: str, work: Callable[[Any, str], object]) -> None:
+def _write_copy(user_id: str, work: Callable[[Any, str], object]) -> None:
     key, using = user_key(user_id), router.db_for_write(BlockCopy)
     if key is not None:
-        write(partial(work, key, using), rows=1, using=using)
+        write_rows(partial(work, key, using), rows=1, using=using)
 
 
 def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:
@@ -66,9 +66,9 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
     # What another program has written must not outlive a new server.
     own = {block for block, is_own in found if is_own}
     wrong = [key for key, block in there.items() if block in own and copied.get(key) != block]
-    for key in existing(wrong):
+    for key in existing_users(wrong):
         with short_waits(using):
-            _copy(key, using, there[key])
+            _store_copy(key, using, there[key])
     for key, block in copied.items():
         if key in there:
             continue
@@ -81,7 +81,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
         yield int(done == "restored"), 0
 
 
-def _copy(key: Any, using: str, block: online.Block) -> None:
+def _store_copy(key: Any, using: str, block: online.Block) -> None:
     copy = {"until": to_column(block.until), "message": block.message, "by": block.by}
     BlockCopy.objects.using(using).update_or_create(user_id=key, defaults=copy)
 

@@ -49,9 +49,9 @@ class _Losses:
 
     def __init__(self) -> None:
         self.lock = forks.Lock()
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.total = self.since_failure = self.failures = 0
         self.failed_at: float | None = None
         self.rests_until = 0.0
@@ -69,7 +69,7 @@ class _Losses:
             self.rests_until = now + REST_SECONDS
         return False
 
-    def failed(self, rows: int, error: Exception, rest_seconds: float) -> None:
+    def note_failure(self, rows: int, error: Exception, rest_seconds: float) -> None:
         with self.lock:
             begins = self.failed_at is None
             if self.failed_at is None:
@@ -80,7 +80,7 @@ class _Losses:
         if begins:
             logger.error("Sign-ins are not recorded: %s: %s", type(error).__name__, first_line(error))
 
-    def worked(self, failures: int) -> None:
+    def note_success(self, failures: int) -> None:
         """Note that a write worked, before which there had been so many ``failures``."""
         if self.failed_at is None:
             return
@@ -107,7 +107,7 @@ class _Losses:
 losses = _Losses()
 
 
-def write(work: Callable[[], object], *, rows: int, using: str, then: Callable[[], None] | None = None) -> None:
+def write_rows(work: Callable[[], object], *, rows: int, using: str, then: Callable[[], None] | None = None) -> None:
     """
     Call ``work``, which writes so many ``rows`` to the database ``using``. Never raise what it raises.
 
@@ -130,13 +130,13 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
         with short_waits(using):
             work()
     except Exception as error:  # The driver, the router and the fields of the user model may raise anything.
-        losses.failed(rows, error, REST_AFTER_LOCK_SECONDS if _is_locked(using, error) else REST_SECONDS)
+        losses.note_failure(rows, error, REST_AFTER_LOCK_SECONDS if _is_locked(using, error) else REST_SECONDS)
         connection = connections[using]
         if connection.errors_occurred and not connection.in_atomic_block:
             # Django would do so after a request, but in a command nobody does.
             connection.close()
     else:
-        losses.worked(failures)
+        losses.note_success(failures)
         if then is not None:
             then()
 

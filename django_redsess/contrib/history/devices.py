@@ -47,12 +47,12 @@ def cookie_name() -> str:
     return conf.HISTORY_DEVICE_COOKIE or settings.SESSION_COOKIE_NAME + COOKIE_SUFFIX
 
 
-def signed_in(sender: Any, request: HttpRequest, user: AbstractBaseUser, **kwargs: Any) -> None:
+def add_device_cookie(sender: Any, request: HttpRequest, user: AbstractBaseUser, **kwargs: Any) -> None:
     """Receive Django's signal ``user_logged_in``. The response that brings the session's cookie brings ours, too."""
     session, user_id = session_of(request), user_id_of(user)
     if session is None or session.visit is None or session.loaded_user_id != user_id:
         return
-    session.visit.with_cookie += (partial(_send_cookie, django_request(request), user_id),)
+    session.visit.with_cookie += (partial(_send_device_cookie, django_request(request), user_id),)
 
 
 def sign_anew(request: HttpRequest, session: SessionStore, response: HttpResponseBase) -> None:
@@ -64,13 +64,13 @@ def sign_anew(request: HttpRequest, session: SessionStore, response: HttpRespons
     user_id = session.loaded_user_id
     if not user_id or cookie_name() not in request.COOKIES or is_shared(response):
         return
-    entries, signer = _entries(request, response), _signer(user_id)
+    entries, signer = _cookie_entries(request, response), _signer(user_id)
     signed = [signer.sign(name) if (name := _name_in(entry, signer)) else entry for entry in entries]
     if signed != entries:
-        _set_cookie(signed, response)
+        _set_device_cookie(signed, response)
 
 
-def compare(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
+def compare_device(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
     """
     Note the device of ``sign_in``, and whether it is new to the user. Return whether the network is new.
 
@@ -99,19 +99,19 @@ def _network_of(score: int) -> int:
     return score >> 16 if score < V6_PLACES else score >> 4
 
 
-def _send_cookie(request: Any, user_id: str, response: HttpResponseBase) -> None:
-    """Put the user's entry first, or make one, and note it for :func:`compare`: a browser gets it with ``response``."""
-    entries, signer = _entries(request, response), _signer(user_id)
+def _send_device_cookie(request: Any, user_id: str, response: HttpResponseBase) -> None:
+    """Put the user's entry first in the cookie, or make one, and note its hash for :func:`compare_device`."""
+    entries, signer = _cookie_entries(request, response), _signer(user_id)
     names = [_name_in(entry, signer) for entry in entries]
     # Other entries, such as those that another site of the domain has put there, are never this user's.
     name = next(filter(None, names), "") or secrets.token_urlsafe(16)
     others = [entry for entry, of_user in zip(entries, names, strict=True) if not of_user]
-    _set_cookie([signer.sign(name), *others][:ENTRIES_MAX], response)
+    _set_device_cookie([signer.sign(name), *others][:ENTRIES_MAX], response)
     # Not before: who keeps no cookie, as an app that sends its session in a header, would be new at each sign-in.
-    request.__dict__.setdefault("_redsess_devices", {})[user_id] = _hash(name)
+    request.__dict__.setdefault("_redsess_devices", {})[user_id] = _name_hash(name)
 
 
-def _entries(request: HttpRequest, response: HttpResponseBase) -> list[str]:
+def _cookie_entries(request: HttpRequest, response: HttpResponseBase) -> list[str]:
     """Return the entries that the browser has after ``response``, as it is so far. They may be anybody's."""
     sent = response.cookies.get(cookie_name())
     value = request.COOKIES.get(cookie_name(), "") if sent is None else sent.value
@@ -130,11 +130,11 @@ def _name_in(entry: str, signer: Signer) -> str:
         return ""
 
 
-def _hash(name: str) -> str:
+def _name_hash(name: str) -> str:
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
-def _set_cookie(entries: list[str], response: HttpResponseBase) -> None:
+def _set_device_cookie(entries: list[str], response: HttpResponseBase) -> None:
     # Wherever the session's cookie goes, this one goes. No script reads it.
     response.set_cookie(
         cookie_name(),

@@ -19,7 +19,7 @@ from django_redsess import times
 from django_redsess.admin import filters
 from django_redsess.admin.users import name_among, named_users
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED
-from django_redsess.contrib.history.reading import ended_by, of_users
+from django_redsess.contrib.history.reading import ended_by, sign_ins_of_users
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.labels import known_server_day
 
@@ -50,7 +50,7 @@ class DatesFilter(ListFilter):
         given = {name: params.pop(name, [""])[-1] for name in (WHEN, SINCE, UNTIL)}
         self.when, today = given[WHEN] if given[WHEN] in self.texts else "", known_server_day()
         named = {"today": (today, today), "yesterday": (today - DAY, today - DAY), "week": (today - 6 * DAY, today)}
-        self.since, self.until = named.get(self.when) or (_date(given[SINCE]), _date(given[UNTIL]))
+        self.since, self.until = named.get(self.when) or (parse_day(given[SINCE]), parse_day(given[UNTIL]))
         self.used_parameters |= {name: [value] for name, value in given.items() if value}
 
     def has_output(self) -> bool:
@@ -78,11 +78,11 @@ class DatesFilter(ListFilter):
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         if self.since:
-            queryset = queryset.filter(login_ms__gte=_milliseconds(self.since))
-        return queryset.filter(login_ms__lt=_milliseconds(self.until + DAY)) if self.until else queryset
+            queryset = queryset.filter(login_ms__gte=_day_ms(self.since))
+        return queryset.filter(login_ms__lt=_day_ms(self.until + DAY)) if self.until else queryset
 
 
-def _date(text: str) -> date | None:
+def parse_day(text: str) -> date | None:
     try:
         day = parse_date(text)
     except ValueError:
@@ -93,10 +93,10 @@ def _date(text: str) -> date | None:
 
 def is_date(text: str) -> bool:
     """Tell whether ``text`` is a date that the filter takes."""
-    return _date(text) is not None
+    return parse_day(text) is not None
 
 
-def _milliseconds(day: date) -> int:
+def _day_ms(day: date) -> int:
     return int(times.midnight(day).timestamp() * 1000)
 
 
@@ -230,4 +230,4 @@ class SignInUserFilter(filters.UserFilter):
         return self.named
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return of_users(queryset, self.user_ids) if self.user_ids else queryset
+        return sign_ins_of_users(queryset, self.user_ids) if self.user_ids else queryset

@@ -56,8 +56,9 @@ def delete_with_user(collector: Any, field: Any, rows: Any, using: str) -> None:
     """
     Delete the ``rows`` of a deleted user with the user: what Django calls for ``on_delete``.
 
-    In another database than the user's, :func:`django_redsess.contrib.history.receivers.user_deleted` does so: Django
-    would look for the rows beside the user.
+    If the rows are in another database than the user,
+    :func:`~django_redsess.contrib.history.receivers.delete_rows_of_user` deletes them. Django would look for them in
+    the user's database.
     """
     if router.db_for_write(field.model) == using:
         models.CASCADE(collector, field, rows, using)

@@ -1,4 +1,4 @@
-"""What pages of the core show of the rows: see :mod:`django_redsess.sign_in_source`."""
+"""What pages of the core show of the rows: see :mod:`django_redsess.past_sign_ins`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from django.urls import reverse
 
 from django_redsess.contrib.history.database import first_line, short_waits
 from django_redsess.contrib.history.models import REASONS, STAFF, SignIn
+from django_redsess.past_sign_ins import PastSignIn, UserSignIns
 from django_redsess.querysets import user_keys
-from django_redsess.sign_in_source import PastSignIn, UsersPast
 from django_redsess.times import to_aware
 
 logger = logging.getLogger("django_redsess")
@@ -25,23 +25,25 @@ ORDER = ("-login_ms", "-id")
 """The one order of all lists: an index has it, with and without a reason or a device."""
 
 
-class Rows:
+class StoredSignIns:
     """The source of what is known about the past."""
 
-    def ended(self, user_id: str, *, limit: int) -> list[PastSignIn]:
-        rows = _of_user(SignIn.objects.filter(ended_at__isnull=False), user_id)[:limit]
-        return [past_of(row) for row in _if_possible(rows)]
+    def ended_sign_ins(self, user_id: str, *, limit: int) -> list[PastSignIn]:
+        rows = _sign_ins_of_user(SignIn.objects.filter(ended_at__isnull=False), user_id)[:limit]
+        return [past_sign_in(row) for row in _read_rows(rows)]
 
-    def shown_to(self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
+    def sign_ins_for_admin(
+        self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int
+    ) -> UserSignIns | None:
         of_sign_ins: Any = site._registry.get(SignIn)
         if of_sign_ins is None or not of_sign_ins.has_view_permission(request):
             return None
-        rows = _of_user(of_sign_ins.get_queryset(request), user_id)[:limit]
-        seen = [past_of(row) for row in _if_possible(rows) if of_sign_ins.has_view_permission(request, row)]
-        return UsersPast(seen, url_of(site, user_id))
+        rows = _sign_ins_of_user(of_sign_ins.get_queryset(request), user_id)[:limit]
+        seen = [past_sign_in(row) for row in _read_rows(rows) if of_sign_ins.has_view_permission(request, row)]
+        return UserSignIns(seen, sign_ins_url(site, user_id))
 
 
-def past_of(row: SignIn) -> PastSignIn:
+def past_sign_in(row: SignIn) -> PastSignIn:
     """Return what ``row`` says."""
     return PastSignIn(
         user_id=str(row.user_id),
@@ -60,12 +62,12 @@ def past_of(row: SignIn) -> PastSignIn:
     )
 
 
-def url_of(site: AdminSite, user_id: str) -> str:
+def sign_ins_url(site: AdminSite, user_id: str) -> str:
     """Return the URL of the list of a user's sign-ins."""
     return reverse("admin:redsess_history_signin_changelist", current_app=site.name, query={"user": user_id})
 
 
-def of_users(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
+def sign_ins_of_users(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
     """Return those of ``rows`` that are sign-ins of these users."""
     return rows.filter(user_id__in=user_keys(user_ids))
 
@@ -76,21 +78,21 @@ def ended_by(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn
     return rows.filter(by__in=[user_id for user_id in user_ids if "\0" not in user_id], who_ended=STAFF)
 
 
-def _of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:
-    return of_users(rows, [user_id]).order_by(*ORDER)
+def _sign_ins_of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:
+    return sign_ins_of_users(rows, [user_id]).order_by(*ORDER)
 
 
-def _if_possible(rows: QuerySet[SignIn]) -> list[SignIn]:
+def _read_rows(rows: QuerySet[SignIn]) -> list[SignIn]:
     """Read ``rows``. If the database fails or is locked, return none: sessions are shown and ended without it."""
     try:
-        with _within(rows.db):
+        with _bounded_reading(rows.db):
             return list(rows)
     except DatabaseError as error:
         logger.error("Sign-ins can't be read: %s: %s", type(error).__name__, first_line(error))
         return []
 
 
-def _within(using: str) -> AbstractContextManager[Any]:
+def _bounded_reading(using: str) -> AbstractContextManager[Any]:
     connection = connections[using]
     if connection.in_atomic_block:
         # All queries after one that failed would fail.

@@ -20,7 +20,7 @@ from django.db.models.signals import post_delete
 from django.http import HttpRequest
 
 from django_redsess.contrib.history import devices
-from django_redsess.contrib.history.database import write
+from django_redsess.contrib.history.database import write_rows
 from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, BlockCopy, SignIn, who_ended
 from django_redsess.contrib.history.signals import new_device
 from django_redsess.online import browsers
@@ -40,15 +40,15 @@ EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 MESSAGE_MAX = 200
 
 
-def connect() -> None:
+def connect_receivers() -> None:
     """Record from now on. Called once, when all models are loaded."""
-    sessions_began.connect(began, dispatch_uid="django_redsess.contrib.history")
-    sessions_ended.connect(ended, dispatch_uid="django_redsess.contrib.history")
+    sessions_began.connect(record_beginnings, dispatch_uid="django_redsess.contrib.history")
+    sessions_ended.connect(record_ends, dispatch_uid="django_redsess.contrib.history")
     for model in _user_models():
-        post_delete.connect(user_deleted, sender=model, dispatch_uid="django_redsess.contrib.history")
+        post_delete.connect(delete_rows_of_user, sender=model, dispatch_uid="django_redsess.contrib.history")
 
 
-def disconnect() -> None:
+def disconnect_receivers() -> None:
     """Record nothing from now on."""
     sessions_began.disconnect(dispatch_uid="django_redsess.contrib.history")
     sessions_ended.disconnect(dispatch_uid="django_redsess.contrib.history")
@@ -61,7 +61,9 @@ def _user_models() -> list[type[Model]]:
     return [model for model in apps.get_models() if issubclass(model, get_user_model())]
 
 
-def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | None = None, **kwargs: Any) -> None:
+def record_beginnings(
+    sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | None = None, **kwargs: Any
+) -> None:
     """Receive the signal ``sessions_began``. Tell of sign-ins on new devices once their rows are stored."""
     rows, closed = list[SignIn](), list[SignIn]()
     for each in sessions:
@@ -77,7 +79,7 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
     using, compared = router.db_for_write(SignIn), list[tuple[SignIn, bool]]()
 
     def work() -> None:
-        compared.extend((row, devices.compare(row, request, using)) for row in rows)
+        compared.extend((row, devices.compare_device(row, request, using)) for row in rows)
         upsert(rows, AT_BEGINNING, using)
         upsert(closed, AT_END, using)
 
@@ -88,14 +90,14 @@ def began(sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | 
             # As it is stored: the row that was written does not know its primary key.
             found = SignIn.objects.using(using).filter(user_id=row.user_id, login_ms=row.login_ms).first()
             # By the row, Django would look for the user in the database of the row.
-            user = _users([row.user_id]).first()
+            user = _users_by_key([row.user_id]).first()
             if found is not None and user is not None:
                 new_device.send_robust(SignIn, request=request, user=user, sign_in=found, is_new_network=is_new_network)
 
-    write(work, rows=len(rows) + len(closed), using=using, then=tell)
+    write_rows(work, rows=len(rows) + len(closed), using=using, then=tell)
 
 
-def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
+def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
     """Receive the signal ``sessions_ended``."""
     rows, invalidated, using = list[SignIn](), set[Any](), router.db_for_write(SignIn)
     for each in sessions:
@@ -119,13 +121,13 @@ def ended(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
 
     def work() -> None:
         # The account may have been deleted: then its rows have gone with it.
-        deleted = invalidated - existing(invalidated)
+        deleted = invalidated - existing_users(invalidated)
         upsert([row for row in rows if row.user_id not in deleted], AT_END, using)
 
-    write(work, rows=len(rows), using=using)
+    write_rows(work, rows=len(rows), using=using)
 
 
-def user_deleted(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:
+def delete_rows_of_user(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:
     """Receive Django's signal ``post_delete`` of a user, whose rows may be in another database."""
     # A derived model may have another primary key.
     key = getattr(instance, get_user_model()._meta.pk.attname)
@@ -134,15 +136,15 @@ def user_deleted(sender: Any, instance: Model, using: str, **kwargs: Any) -> Non
         if where != using:
             # After the commit: the user may stay.
             delete = model._base_manager.using(where).filter(user_id=key).delete
-            transaction.on_commit(partial(write, delete, rows=1, using=where), using=using, robust=True)
+            transaction.on_commit(partial(write_rows, delete, rows=1, using=where), using=using, robust=True)
 
 
-def existing(keys: Collection[Any]) -> set[Any]:
+def existing_users(keys: Collection[Any]) -> set[Any]:
     """Return which of these primary keys are those of users."""
-    return set(_users(keys).values_list("pk", flat=True)) if keys else set()
+    return set(_users_by_key(keys).values_list("pk", flat=True)) if keys else set()
 
 
-def _users(keys: Collection[Any]) -> QuerySet[Any]:
+def _users_by_key(keys: Collection[Any]) -> QuerySet[Any]:
     model = get_user_model()
     # Not on a replica: it may not have a user who has just been created, and still have one who was deleted.
     return model._base_manager.using(router.db_for_write(model)).filter(pk__in=keys)

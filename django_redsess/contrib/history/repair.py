@@ -20,7 +20,7 @@ from django_redsess.conf import conf
 from django_redsess.contrib.history.blocks import restore_blocks
 from django_redsess.contrib.history.database import first_line, let_others_write, rows_at_once, short_waits
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.receivers import FROM_CLIENT, existing, ms_of, row_of_beginning, upsert
+from django_redsess.contrib.history.receivers import FROM_CLIENT, existing_users, ms_of, row_of_beginning, upsert
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.labels import server_time
 from django_redsess.online.listing import SessionFilter
@@ -102,8 +102,8 @@ _NAMED = ("user_id", "login_ms", "pk", "ended_at")
 def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[Any, Any], using: str) -> int:
     missing = [name for name in wrong if name not in there]
     # The rows of a user go with the user. The sessions may end a little later.
-    users = existing([user for user, _ in missing])
-    new = [_row_of(name[0], living[name]) for name in missing if name[0] in users]
+    users = existing_users([user for user, _ in missing])
+    new = [_row_of_session(name[0], living[name]) for name in missing if name[0] in users]
     upsert(new, FROM_CLIENT, using)
     ends = dict(there[name] for name in wrong if name in there)
     if not ends:
@@ -113,7 +113,7 @@ def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[
     return len(new) + closed_rows.update(ended_at=None, ended_is_about=False, reason="", **NOTHING_OF_ENDER)
 
 
-def _row_of(user_key: Any, session: online.Session) -> SignIn:
+def _row_of_session(user_key: Any, session: online.Session) -> SignIn:
     assert session.created_at is not None  # noqa: S101
     row = row_of_beginning(user_key, session.created_at, session.address, session.user_agent)
     row.last_seen_at = to_column(session.last_seen_at)
@@ -128,7 +128,7 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
     that has no device, as a row that was made up, the latest one with a device stays, too. What they say of the sender
     but the device is deleted.
     """
-    rows, after = to_prune(), (0, 0)
+    rows, after = rows_to_prune(), (0, 0)
     later = SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms"))
     has_later = Exists(later.filter(~Q(device="") | Q(device=OuterRef("device"))))
     while go_on():
@@ -151,7 +151,7 @@ NOTHING_OF_ENDER = {"by": "", "who_ended": "", "message": ""}
 NOTHING_OF_SENDER: dict[str, Any] = {"address": "", "address_score": None, "user_agent": "", **NOTHING_OF_ENDER}
 
 
-def to_prune() -> QuerySet[SignIn]:
+def rows_to_prune() -> QuerySet[SignIn]:
     """Return the rows that :func:`prune` looks at."""
     rows = SignIn.objects.using(router.db_for_write(SignIn))
     if conf.HISTORY_DAYS is None:
@@ -160,12 +160,12 @@ def to_prune() -> QuerySet[SignIn]:
     return rows.filter(login_ms__lt=before, ended_at__isnull=False)
 
 
-def to_look_at() -> int:
+def count_to_compare() -> int:
     """Count what :func:`close_ended` and :func:`insert_missing` look at."""
     return SignIn.objects.using(router.db_for_write(SignIn)).filter(ended_at=None).count() + online.count()
 
 
-def hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
+def repair_hourly(sender: Any, go_on: GoOn, **kwargs: Any) -> None:
     """Receive the signal :data:`django_redsess.cleaning.hourly`."""
     try:
         for work in (restore_blocks, close_ended, insert_missing, prune):

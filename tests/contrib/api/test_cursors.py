@@ -95,7 +95,7 @@ def test_a_cursor_is_of_one_list_only(root, new_session) -> None:
 def test_a_cursor_of_what_is_listed_in_another_way_by_now_is_refused(root) -> None:
     asked = SessionsQuery(browser="Firefox")
     for place, expected in (([10], 200), ([1_700_000_000_000, "x" * 20], 422)):
-        assert status(root, "get", "sessions", browser="Firefox", cursor=asked.cursor_of(place)) == expected
+        assert status(root, "get", "sessions", browser="Firefox", cursor=asked.make_cursor(place)) == expected
 
 
 @pytest.mark.usefixtures("partitions")

@@ -212,11 +212,15 @@ def test_what_is_new_is_no_difference() -> None:
 GONE = object()
 
 CHANGES: list[tuple[str, str, Any]] = [
-    ("count: GET /counts, and now gone", "paths /counts", GONE),
-    ("count: GET /counts, and now POST /counts", "paths /counts", {"post": PROMISED["paths"]["/counts"]["get"]}),
-    ("count authentication: needed, and now none", "paths /counts get security", []),
-    ("count 503: application/problem+json, and now gone", "paths /counts get responses 503", GONE),
-    ("count 200.guests type: integer, and now gone", "components schemas Counts properties guests", GONE),
+    ("countSessions: GET /counts, and now gone", "paths /counts", GONE),
+    (
+        "countSessions: GET /counts, and now POST /counts",
+        "paths /counts",
+        {"post": PROMISED["paths"]["/counts"]["get"]},
+    ),
+    ("countSessions authentication: needed, and now none", "paths /counts get security", []),
+    ("countSessions 503: application/problem+json, and now gone", "paths /counts get responses 503", GONE),
+    ("countSessions 200.guests type: integer, and now gone", "components schemas Counts properties guests", GONE),
     ("listSessions query limit type: integer, and now gone", "paths /sessions get parameters", []),
     ("listSessions needs: nothing, and now query q", "components parameters Search required", True),
     ("listSessions query limit maximum: 100, and now 50", "components parameters Limit schema maximum", 50),

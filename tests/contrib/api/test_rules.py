@@ -131,7 +131,7 @@ def test_a_rule_for_each_session_is_asked_a_limited_number_of_times(
         sign_in(user)
     for module in (visible, administration):
         monkeypatch.setattr(module, "SCAN_LIMIT", 2)
-        monkeypatch.setattr(module, "AT_ONCE", 1)
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 1)
     assert status(administrator, "get", "counts") == 403
     first, last = pages_of(administrator, "sessions", order="-created_at")
     assert [each["user"] for each in first["sessions"]] == ["bob"]

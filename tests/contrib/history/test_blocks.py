@@ -70,9 +70,9 @@ def unnoticed(history):
     """Return a function that has something happen while the database fails: copies stay as they are."""
 
     def do(action, *arguments, **options):
-        blocks.disconnect()
+        blocks.disconnect_copies()
         action(*arguments, **options)
-        blocks.connect()
+        blocks.connect_copies()
 
     return do
 
@@ -139,7 +139,7 @@ def test_a_database_that_fails_keeps_nobody_from_blocking(alice, caplog) -> None
         assert online.block_of(alice) is not None
         assert len(caplog.records) == 1
     finally:
-        database.losses.forget()
+        database.losses.reset()
         with connection.schema_editor() as editor:
             editor.create_model(BlockCopy)
 

@@ -29,9 +29,9 @@ from tests.helpers.store import make_due
 def short(monkeypatch) -> Iterator[None]:
     """Wait for a short time, and nothing was lost so far."""
     monkeypatch.setattr(database, "WAIT_SECONDS", 0.2)
-    losses.forget()
+    losses.reset()
     yield
-    losses.forget()
+    losses.reset()
 
 
 def rows() -> int:

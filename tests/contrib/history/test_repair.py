@@ -43,9 +43,9 @@ def unrecorded(history):
     """Return a function that has something happen of which no row is written, as if the process had been killed."""
 
     def do(action, *arguments):
-        receivers.disconnect()
+        receivers.disconnect_receivers()
         result = action(*arguments)
-        receivers.connect()
+        receivers.connect_receivers()
         return result
 
     return do
@@ -155,7 +155,7 @@ def test_in_an_outage_the_hourly_repair_says_one_line_and_the_command_fails(
 ) -> None:
     monkeypatch.setattr(cleaning_command, "PATIENCE_SECONDS", 0)
     with override_settings(CACHES=out_of_reach):
-        repair.hourly(None, go_on=lambda: True)
+        repair.repair_hourly(None, go_on=lambda: True)
         assert len([line for line in our_errors(caplog) if "repaired" in line]) == 1
         with pytest.raises(CommandError, match="run it again"):
             run("--repair")
@@ -172,7 +172,7 @@ def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None
     session = sign_in(str(alice.pk))
     [ended] = unrecorded(online.end, session.sid)
     run("--repair")
-    receivers.ended(None, sessions=[ended])
+    receivers.record_ends(None, sessions=[ended])
     row = SignIn.objects.get()
     assert (row.ended_is_about, row.reason) == (False, "kicked")
 

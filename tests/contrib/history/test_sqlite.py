@@ -30,7 +30,7 @@ AT = datetime(2031, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def nothing_lost() -> None:
-    losses.forget()
+    losses.reset()
 
 
 def rows() -> int:
@@ -40,11 +40,11 @@ def rows() -> int:
 def signs_in(user_id: int) -> None:
     """Tell of a sign-in by a request, in a connection of this thread."""
     begun = BegunSession("0" * 20, str(user_id), AT + timedelta(milliseconds=user_id), None, "192.0.2.7", "")
-    receivers.began(BegunSession, sessions=[begun], request=RequestFactory().post("/login/"))
+    receivers.record_beginnings(BegunSession, sessions=[begun], request=RequestFactory().post("/login/"))
 
 
 def blocks_user(user_id: int) -> None:
-    blocks.blocked(None, str(user_id), AT, "Call us.", "")
+    blocks.copy_block(None, str(user_id), AT, "Call us.", "")
 
 
 def in_thread(work: Callable[[], T]) -> Callable[[], T]:
@@ -94,7 +94,7 @@ def test_a_write_that_was_under_way_before_a_failure_does_not_end_the_rest(file:
         begun.set()
         failed.wait(30)
 
-    thread = threading.Thread(target=in_thread(lambda: database.write(slow, rows=1, using=ALIAS)))
+    thread = threading.Thread(target=in_thread(lambda: database.write_rows(slow, rows=1, using=ALIAS)))
     thread.start()
     begun.wait(30)
     signs_in(6)

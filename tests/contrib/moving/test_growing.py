@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from django.http import HttpRequest
 
 from django_redsess import online
-from django_redsess.accounts.reauthentication import give
+from django_redsess.accounts.reauthentication import give_password
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.growing.transfer import transfer
@@ -317,7 +317,7 @@ def tries(settings) -> Callable[..., tuple[bool, str]]:
         for password in passwords:
             request = HttpRequest()
             request.session, request.user = session_of(key), user
-            form = give(request, user, password)
+            form = give_password(request, user, password)
             request.session.save()
             key = str(request.session.session_key)
         return form is not None and bool(form.is_locked), key

@@ -26,7 +26,7 @@ from tests.helpers.public_names import python
 PACKAGE = Path(django_redsess.__file__).parent
 
 SENDS = {"send", "asend", "send_robust", "asend_robust"}
-RENDERS = {"page", "render", "render_to_string"}
+RENDERS = {"render_in_site", "render", "render_to_string"}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 
 HEADER = re.compile(r"[A-Z][A-Za-z]*(?:-[A-Z][A-Za-z]*)+")
@@ -239,7 +239,7 @@ def _constants(wanted: str) -> Iterator[tuple[Path, str]]:
 def statuses() -> Iterator[str]:
     """Return the statuses of answers to errors."""
     given = [keyword.value for keyword in _nodes(ast.keyword) if keyword.arg == "status"]
-    given += [each for call in _calls("Problem", "problem_details", "_for_programs") for each in call.args]
+    given += [each for call in _calls("Problem", "problem_response", "_program_response") for each in call.args]
     given += [node.value for node in _nodes(ast.Assign) if getattr(node.targets[0], "attr", "") == "status_code"]
     return (str(each.value) for each in given if isinstance(each, ast.Constant) and type(each.value) is int)
 
@@ -261,7 +261,7 @@ def contexts() -> dict[str, set[str]]:
                 context = made.get(ast.unparse(call.args[-1]), call.args[-1])
                 for name in _named(call.args[-2]) if isinstance(context, ast.Dict) else ():
                     found[name].update(_keys(context))
-                    if _called(call) == "page":
+                    if _called(call) == "render_in_site":
                         pages.add(name)
     shared = found.pop(OF_ALL_PAGES)
     return {name: keys | shared if name in pages else keys for name, keys in found.items()}

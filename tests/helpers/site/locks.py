@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 
 from django_redsess.locking import one_at_a_time
 from django_redsess.middleware import passive
-from django_redsess.responses import answer_problems
+from django_redsess.responses import with_problem_details
 from django_redsess.session.store import session_of
 from tests.helpers.site.meanwhile import meanwhile
 
@@ -139,7 +139,7 @@ urlpatterns = [
     path("async/patient/count/", one_at_a_time(wait=120)(acount)),
     path("long/count/", one_at_a_time(wait=40, hold=3600)(count)),
     path("hasty/count/", one_at_a_time(wait=0.1)(count)),
-    path("hasty/problem/", answer_problems(one_at_a_time(wait=0.1)(count))),
+    path("hasty/problem/", with_problem_details(one_at_a_time(wait=0.1)(count))),
     path("async/hasty/count/", one_at_a_time(wait=0.1)(acount)),
     path("at-once/count/", one_at_a_time(wait=0, otherwise=busy)(count)),
     path("async/at-once/count/", one_at_a_time(wait=0, otherwise=abusy)(acount)),

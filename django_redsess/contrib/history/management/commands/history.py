@@ -13,7 +13,7 @@ from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.contrib.history import blocks, repair
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.reading import ORDER, past_of
+from django_redsess.contrib.history.reading import ORDER, past_sign_in
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.management.terminal import (
     USER_HELP,
@@ -25,7 +25,7 @@ from django_redsess.management.terminal import (
 )
 from django_redsess.online import fields
 from django_redsess.online.fields import Described, Field, csv_row, exported_row
-from django_redsess.sign_in_source import placed
+from django_redsess.past_sign_ins import with_places
 
 EXPORTED_AT_ONCE = 1000
 
@@ -75,8 +75,8 @@ class Command(CleaningCommand):
         super().handle(*args, **options)
 
     def total(self) -> int | None:
-        of_repair = repair.to_look_at() if self.options["repair"] else 0
-        return of_repair + (repair.to_prune().count() if self.options["prune"] else 0)
+        of_repair = repair.count_to_compare() if self.options["repair"] else 0
+        return of_repair + (repair.rows_to_prune().count() if self.options["prune"] else 0)
 
     def work(self) -> None:
         works: dict[str, Callable[[repair.GoOn], repair.Batches]] = {}
@@ -120,6 +120,6 @@ def _described(user: AbstractBaseUser) -> Iterator[dict[str, Any]]:
     users = {online.user_id_of(user): user.get_username()}
     rows = SignIn.objects.filter(user_id=user.pk).order_by(*ORDER).iterator(chunk_size=EXPORTED_AT_ONCE)
     while batch := list(islice(rows, EXPORTED_AT_ONCE)):
-        described = fields.sign_ins_described(placed(map(past_of, batch)), users)
+        described = fields.sign_ins_described(with_places(map(past_sign_in, batch)), users)
         for row, each in zip(batch, described, strict=True):
             yield each | {field.name: field.value(Described(row)) for field in STORED}

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_redsess import sign_in_source
+from django_redsess import past_sign_ins
 from django_redsess.signals import Reason
 from tests.admin.visits import CHROME, FIREFOX, from_place
 from tests.contrib.history.rows import LIST, ended, row
@@ -167,7 +167,7 @@ def test_without_a_source_pages_ask_and_say_nothing(admin_client, client, lukas,
     ended(lukas, address="203.0.113.5")
     urls = pages_about(lukas, from_place(new_session(str(lukas.pk)), "192.0.2.9", FIREFOX).sid)
     client.force_login(lukas)
-    monkeypatch.setattr(sign_in_source, "_source", None)
+    monkeypatch.setattr(past_sign_ins, "_source", None)
     for visitor, url in ((admin_client, urls["session"]), (admin_client, urls["user"]), (client, OWN)):
         visitor.get(url)
         with CaptureQueriesContext(connection) as asked:
@@ -187,8 +187,8 @@ django.setup()
 from django.urls import get_resolver
 get_resolver().url_patterns
 import sys
-from django_redsess import sign_in_source
-print(sign_in_source.ended("1", limit=5))
+from django_redsess import past_sign_ins
+print(past_sign_ins.ended_sign_ins("1", limit=5))
 print([name for name in sys.modules if name.startswith("django_redsess.contrib.history")])
 """
 

@@ -20,7 +20,7 @@ from django_redsess.signals import Reason
 if TYPE_CHECKING:
     from django.contrib.admin.sites import AdminSite  # A site may do without the admin.
 
-__all__ = ["PastSignIn", "SignInSource", "UsersPast", "register"]
+__all__ = ["PastSignIn", "SignInSource", "UserSignIns", "register"]
 
 
 class PastSignIn(NamedTuple):
@@ -32,7 +32,7 @@ class PastSignIn(NamedTuple):
     word of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is
     the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user
     was told. ``is_new_device`` tells whether the device was new, None if that is not known. ``place`` is where the
-    address is: pages set it, see :func:`placed`. ``id`` is what the source knows the sign-in by. All times are aware
+    address is: pages set it, see :func:`with_places`. ``id`` is the sign-in's id at the source. All times are aware
     datetimes.
     """
 
@@ -52,7 +52,7 @@ class PastSignIn(NamedTuple):
     id: str = ""
 
 
-class UsersPast(NamedTuple):
+class UserSignIns(NamedTuple):
     """The latest sign-ins of a user, and the URL of the page in the admin that lists all."""
 
     sign_ins: list[PastSignIn]
@@ -62,10 +62,12 @@ class UsersPast(NamedTuple):
 class SignInSource(Protocol):
     """What an app that stores sign-ins answers to pages. It handles the errors of its database itself."""
 
-    def ended(self, user_id: str, *, limit: int) -> list[PastSignIn]:
+    def ended_sign_ins(self, user_id: str, *, limit: int) -> list[PastSignIn]:
         """Return the user's latest sign-ins whose sessions have ended, the newest first: for the user's own page."""
 
-    def shown_to(self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
+    def sign_ins_for_admin(
+        self, request: HttpRequest, site: AdminSite, user_id: str, *, limit: int
+    ) -> UserSignIns | None:
         """Return the user's latest sign-ins, the newest first, or None if the administrator may not see them."""
 
 
@@ -78,24 +80,24 @@ def register(source: SignInSource | None) -> None:
     _source = source
 
 
-def ended(user_id: str, *, limit: int) -> list[PastSignIn]:
-    """Return what :meth:`SignInSource.ended` does; an empty list without a source."""
-    return _source.ended(user_id, limit=limit) if _source else []
+def ended_sign_ins(user_id: str, *, limit: int) -> list[PastSignIn]:
+    """Return what :meth:`SignInSource.ended_sign_ins` does; an empty list without a source."""
+    return _source.ended_sign_ins(user_id, limit=limit) if _source else []
 
 
-def shown_to(request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UsersPast | None:
-    """Return what :meth:`SignInSource.shown_to` does; None without a source."""
-    return _source.shown_to(request, site, user_id, limit=limit) if _source else None
+def sign_ins_for_admin(request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UserSignIns | None:
+    """Return what :meth:`SignInSource.sign_ins_for_admin` does; None without a source."""
+    return _source.sign_ins_for_admin(request, site, user_id, limit=limit) if _source else None
 
 
-def placed(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
+def with_places(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
     """Return the sign-ins with the places of their addresses. They are asked for together: call this once a page."""
     sign_ins = list(sign_ins)
     found = places.by_address(each.address for each in sign_ins)
     return [each._replace(place=found.get(each.address, "")) for each in sign_ins] if found else sign_ins
 
 
-def how_ended(sign_in: PastSignIn) -> str:
+def end_text(sign_in: PastSignIn) -> str:
     """
     Say why the session has ended, and by whom, as an administrator reads it. ``""`` if no end is known.
 
@@ -115,7 +117,7 @@ def how_ended(sign_in: PastSignIn) -> str:
     return sign_in.reason_text.replace("%", "%%")
 
 
-def how_own_ended(sign_in: PastSignIn, *, maximum: int | None = None) -> str:
+def own_end_text(sign_in: PastSignIn, *, maximum: int | None = None) -> str:
     """
     Say why the session has ended, as its user reads it. Administrators have no name there.
 
