@@ -93,7 +93,7 @@ def fill(
     that time. The sessions belong in turn to this number of ``users``, with the ids ``"1"``, ``"2"``, …; by default,
     each session has a user of its own. Session keys are added to ``keys``, if that is a list.
     """
-    reading.time().run()  # Agrees on the number of partitions.
+    reading.read_time().run()  # Agrees on the number of partitions.
     space, now = keyspace(), int(time.time() * 1000)
     waiting: defaultdict[Partition, Waiting] = defaultdict(lambda: Waiting(viewed))
     # One batch is sent while the next is prepared; more batches would only take memory.

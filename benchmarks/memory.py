@@ -140,8 +140,8 @@ def _configure(case: Case, stores: Stores) -> None:
 def _add(case: Case, first: int, last: int) -> None:
     from django_redis import get_redis_connection
 
-    from django_redsess.session.known import Visit
     from django_redsess.session.record import Client
+    from django_redsess.session.state import Visit
     from django_redsess.transport.keys import keyspace
 
     engine = import_module(settings.SESSION_ENGINE)

@@ -85,7 +85,7 @@ class Side:
         from django_redsess.session import reading
 
         with override_settings(SESSION_CACHE_ALIAS=str(self.sessions)):
-            reading.time().run()  # A real process agrees with its store once, and not for each page.
+            reading.read_time().run()  # A real process agrees with its store once, and not for each page.
             start = time.perf_counter()
             response = self.browser.get(self.addresses[page])
             seconds = time.perf_counter() - start

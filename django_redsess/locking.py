@@ -23,8 +23,8 @@ from django.urls import URLPattern, URLResolver
 
 from django_redsess.middleware import interruption
 from django_redsess.responses import busy_response, cookie_key
-from django_redsess.session.known import is_key
 from django_redsess.session.lock import SessionLock, reading_anew
+from django_redsess.session.state import is_key
 from django_redsess.session.store import django_request, session_of
 from django_redsess.transport.keys import sid_of
 from django_redsess.transport.steps import Steps

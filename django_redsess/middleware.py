@@ -43,8 +43,8 @@ from django_redsess.responses import (
     wants_problem_details,
 )
 from django_redsess.session.address_index import client_of
-from django_redsess.session.known import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
-from django_redsess.session.message_storage import add_pending_message, store_told, tell, tell_at_the_end
+from django_redsess.session.django_messages import add_at_the_end, add_message, add_pending_message, store_late_message
+from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
 from django_redsess.session.store import session_of
 from django_redsess.signals import RequestScope
 from django_redsess.transport.steps import Steps, adrive, drive
@@ -124,9 +124,9 @@ class Closing:
     def _tell(self) -> None:
         found = self.session.cookie.notice
         if found and not self.shared:
-            tell_at_the_end(self.request, self.response, found)
+            add_at_the_end(self.request, self.response, found)
         elif not self.shared:
-            store_told(self.request, self.response)
+            store_late_message(self.request, self.response)
         if self.session.accessed:
             patch_vary_headers(self.response, ("Cookie",))
 
@@ -300,7 +300,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             is_passive = request.META.get(_name_in_meta(conf.PASSIVE_HEADER)) == "1" or (
                 bool(conf.PASSIVE_PATHS) and request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
             )
-            session.visit = Visit(partial(client_of, request), partial(tell, request), is_passive)
+            session.visit = Visit(partial(client_of, request), partial(add_message, request), is_passive)
         return None
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:
@@ -356,7 +356,7 @@ def visit_of(request: HttpRequest) -> Visit:
         or (bool(conf.PASSIVE_PATHS) and request.path_info.startswith(tuple(conf.PASSIVE_PATHS)))
         or (request.resolver_match is not None and getattr(request.resolver_match.func, "session_passive", False))
     )
-    return Visit(partial(client_of, request), partial(tell, request), is_passive)
+    return Visit(partial(client_of, request), partial(add_message, request), is_passive)
 
 
 class ViewedItemsMiddleware(MiddlewareMixin):

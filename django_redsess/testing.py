@@ -25,7 +25,7 @@ from django.test.runner import ParallelTestSuite, RemoteTestResult, RemoteTestRu
 import django_redsess.conf as configuration
 from django_redsess.conf import FOLDER_OF_TESTS
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import reading
+from django_redsess.session import operations
 from django_redsess.transport import attempts, scripts
 from django_redsess.transport.clock import Clock
 from django_redsess.transport.connections import pool, server_of
@@ -389,7 +389,7 @@ def _move_clock(milliseconds: int) -> None:
         Clock.moved_ms = milliseconds
         scripts.move_clock(milliseconds)
         # They have the digest of a script.
-        reading.templates.cache_clear()
+        operations.save_templates.cache_clear()
 
 
 def _close_all() -> None:

@@ -47,7 +47,7 @@ def is_missing() -> bool:
 
 def move(sids: Sequence[str]) -> list[int]:
     """Spread these sessions over the past day. Return when each began, in milliseconds."""
-    chance, now = Random(2), reading.time().run()
+    chance, now = Random(2), reading.read_time().run()
     # Most came lately.
     ages = [int(DAY * chance.random() ** 2) + 2 * MINUTE for _ in sids]
     for sid, age in zip(sids, ages, strict=True):
@@ -57,7 +57,7 @@ def move(sids: Sequence[str]) -> list[int]:
 
 def _move(sid: str, began: int, seen: int) -> None:
     """Let a session that has just begun have begun at ``began``, and be seen at ``seen`` for the last time."""
-    partition, now = keyspace().of_sid(sid), reading.time().run()
+    partition, now = keyspace().of_sid(sid), reading.read_time().run()
     packed, items = _ask(partition, ["HGET", partition.login, sid], ["ZRANGE", partition.viewed_by(sid), 0, -1])
     record, seconds = unpack(sid, packed), (now - began) // 1000
     older = record._replace(deadline_seconds=record.deadline_seconds - seconds)
@@ -81,7 +81,7 @@ def _move(sid: str, began: int, seen: int) -> None:
 
 def make_samples(signed_in: Sequence[int], guests: Sequence[int]) -> None:
     """Write the samples that a cleaner would have of the past month. The sessions that are here now began then."""
-    partitions, now = keyspace().partitions, reading.time().run()
+    partitions, now = keyspace().partitions, reading.read_time().run()
     last = now - now % MINUTE
     minutes = range(last - KEPT_SECONDS * 1000, last, MINUTE)
     curves = [_curve(sorted(begins), minutes, now) for begins in (signed_in, guests)]

@@ -61,8 +61,8 @@ def ask_password(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm |
     # Who is signed in without a session sends a password or a token with each request.
     if session is None or SESSION_KEY not in session or not conf.REAUTHENTICATE:
         return None
-    now = reading.time(keyspace().of_sid(session.stored_sid or "")).run()
-    record = session.known.record
+    now = reading.read_time(keyspace().of_sid(session.stored_sid or "")).run()
+    record = session.snapshot.record
     if _is_recent(record.login_ms if record else 0, now):
         return None
     if allauths_url(user):
@@ -112,7 +112,7 @@ def give_password(request: HttpRequest, user: AbstractBaseUser, password: str) -
     session = session_of(request)
     if session is None or SESSION_KEY not in session:
         return None
-    now = reading.time(keyspace().of_sid(session.stored_sid or "")).run()
+    now = reading.read_time(keyspace().of_sid(session.stored_sid or "")).run()
     return _checked_form(request, user, session, now, {"password": password})
 
 

@@ -157,7 +157,7 @@ def _end_committed(user_id: str, request: HttpRequest | None, message: str, *, s
     session = session_of(request)
     # Not sid: the session may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
-    text = notice.clean(gettext(message))[:MESSAGE_MAX] if message else ""
+    text = notice.clean_text(gettext(message))[:MESSAGE_MAX] if message else ""
     try:
         ended = drive(end_everywhere(user_id, request, keep=keep, message=text))
     except SessionStoreUnavailable:

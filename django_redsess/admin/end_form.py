@@ -69,8 +69,8 @@ class EndForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Join reason and message: ``message`` is the whole of what the users read."""
         data = self.cleaned_data
-        data["note"] = notice.clean(data.get("note", ""))
-        data["message"] = notice.clean(f"{data.pop('reason', '')} {data.get('message', '')}")
+        data["note"] = notice.clean_text(data.get("note", ""))
+        data["message"] = notice.clean_text(f"{data.pop('reason', '')} {data.get('message', '')}")
         if len(data["message"]) > MESSAGE_MAX:
             text = gettext("Reason and message together have at most %(limit)d characters.")
             self.add_error("message", text % {"limit": MESSAGE_MAX})

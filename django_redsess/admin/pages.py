@@ -186,7 +186,7 @@ def names_html(*user_ids: str) -> SafeString:
 
 def name_html(name: str) -> SafeString:
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    return format_html("<bdi>{}</bdi>", Truncator(notice.clean(name)).chars(NAME_MAX))
+    return format_html("<bdi>{}</bdi>", Truncator(notice.clean_text(name)).chars(NAME_MAX))
 
 
 def link_html(url: str, text: str) -> SafeString:

@@ -57,7 +57,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
     with suppress(DatabaseError, SessionStoreUnavailable):  # The table may not be there.
         # In this order: without rows, nothing is sent, and nothing agreed about the store.
         was_moved = Session.objects.exists() and seconds_since_first_move() is not None
-        if was_moved and Session.objects.filter(expire_date__gt=to_column(time_of(reading.time().run()))).exists():
+        if was_moved and Session.objects.filter(expire_date__gt=to_column(time_of(reading.read_time().run()))).exists():
             message = "Sessions were moved here, but their rows are still in the table of Django's sessions."
             hint = (
                 "Anyone who reads these rows, or a backup, can use the keys. Set SESSION_ENGINE and MOVE_FROM as "

@@ -15,7 +15,7 @@ from django_redsess import observers
 from django_redsess.conf import conf
 from django_redsess.online import samples, statistics
 from django_redsess.session import eviction
-from django_redsess.session.eviction import Batch, cleaned, limits
+from django_redsess.session.eviction import BatchResult, batch_result, eviction_args
 from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.signals import Reason, ends_are_wanted
 from django_redsess.transport import scripts
@@ -76,7 +76,7 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
     False stops the work. Each script reads the clock itself: a session whose deadline has moved meanwhile stays.
     """
     args = scripts.EXPIRE.arguments(limit=_batch(batch_size), named=ends_are_wanted())
-    calls = on_each(scripts.EXPIRE, args, cleaned)
+    calls = on_each(scripts.EXPIRE, args, batch_result)
     if len(calls) > 1:
         # Most partitions have nothing to do, and all of them can be asked at once.
         firsts = drive(together(next_deadline()))
@@ -98,9 +98,9 @@ def evicted(
     ``maximum`` is the most sessions, ``guests`` the most guests' sessions. None stands for the setting MAX_SESSIONS or
     MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
     """
-    allowed = eviction.allowed(maximum, guests)
-    args = scripts.EVICT.arguments(**limits(allowed, _batch(batch_size)))
-    calls = on_each(scripts.EVICT, args, cleaned)
+    allowed = eviction.allowance(maximum, guests)
+    args = scripts.EVICT.arguments(**eviction_args(allowed, _batch(batch_size)))
+    calls = on_each(scripts.EVICT, args, batch_result)
     if len(calls) > 1:
         counts = drive(together(count_backlog(sampled=0)))
         counted = zip(calls, counts, strict=True)
@@ -116,7 +116,7 @@ def backlog(*, maximum: int | None = None, guests: int | None = None, after_expi
     With ``after_expired``, the second number is counted as if the expired sessions had ended already.
     """
     due, excess = 0, 0
-    allowed = eviction.allowed(maximum, guests)
+    allowed = eviction.allowance(maximum, guests)
     for count in drive(together(count_backlog())):
         due += count.due
         gone, gone_guests = (count.due, count.due_guests) if after_expired else (0, 0)
@@ -164,8 +164,8 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
     script reads the ranks itself.
     """
     at_once = _batch(batch_size, "items")
-    kept = drive(popularity.split(conf.VIEWED_LIMIT if limit is None else limit))
-    for call in popularity.trim(kept, limit=at_once):
+    kept = drive(popularity.split_rank(conf.VIEWED_LIMIT if limit is None else limit))
+    for call in popularity.trim_items(kept, limit=at_once):
         left = 1
         while left:
             taken, left = call.run()
@@ -174,10 +174,10 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
 
 def backlog_of_items(*, limit: int) -> int:
     """Count the items that :func:`trimmed` would forget."""
-    return max(0, sum(total.items for total in drive(together(popularity.counts(1)))) - limit)
+    return max(0, sum(total.items for total in drive(together(popularity.count_items(1)))) - limit)
 
 
-def _until_done(calls: list[ScriptCall[Batch]], go_on: Callable[[], bool]) -> Iterator[int]:
+def _until_done(calls: list[ScriptCall[BatchResult]], go_on: Callable[[], bool]) -> Iterator[int]:
     for call in calls:
         at_once, more = 1, True
         while more and go_on():

@@ -125,7 +125,7 @@ def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
     """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
     cursor, about = None, 1
     while cursor != 0:
-        cursor, records = reading.records(partition, cursor or 0, about=about).run()
+        cursor, records = reading.scan_records(partition, cursor or 0, about=about).run()
         scores = [part for sid, record in records for part in _score(sid, record)]
         faults = list[Fault]()
         for start in range(0, len(scores), 3 * ENTRIES_MAX):

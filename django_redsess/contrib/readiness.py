@@ -40,9 +40,9 @@ def ready(request: HttpRequest) -> HttpResponse:
     """
     try:
         if isinstance(request, ASGIRequest):
-            async_to_sync(adrive)(reading.probe())
+            async_to_sync(adrive)(reading.probe_servers())
         else:
-            drive(reading.probe())
+            drive(reading.probe_servers())
     except (SessionStoreUnavailable, ImproperlyConfigured, RedisError) as error:
         return without_log(JsonResponse({"ready": False, "cause": failure_of(error).outcome}, status=503))
     return JsonResponse({"ready": True})

@@ -1,4 +1,4 @@
--- Removing sessions that are due or too many, and comparing all keys.
+-- Removing sessions that are due, and comparing all keys.
 
 -- Whether a record is one of a certain user.
 
@@ -28,16 +28,9 @@ end
 -- ARGV: limit named:flag
 -- At most `limit` end. `named` asks for whom it ended.
 -- Reply: 1 if more are due, else 0. See with_ended.
-end_sessions(due_sids(limit), "expired", expire, not named)
+remove_sessions(due_sids(limit), "expired", expire, not named)
 local first = first_deadline()
 return with_ended(first and first <= now and 1 or 0)
-
---- evict: End sessions that are too many: guests' first, the longest unseen first.
--- KEYS: partition
--- ARGV: maximum:number reserve:number guests_maximum:number limit:number named:flag
--- The first three say how many there may be, see too_many. At most `limit` end. `named` asks for whom it ended.
--- Reply: how many are still too many. See with_ended.
-return with_ended(evict(maximum, reserve, guests_maximum, limit, not named))
 
 --- next_deadline: Read how long it is until the first deadline.
 -- KEYS: partition
@@ -144,7 +137,7 @@ local function check_session(sid, record)
   bytes = bytes + #record
   if not is_readable(record) then return fault(mend, "unreadable", sid, login) end
   if not redis.call("ZSCORE", expire, sid) then
-    if fault(mend, "missing", sid, expire) then end_sessions({ sid }, "invalidated") end
+    if fault(mend, "missing", sid, expire) then remove_sessions({ sid }, "invalidated") end
     return
   end
   if is_encrypted(record) then

@@ -241,7 +241,7 @@ end
 -- those are still in the list of a user, if they were in one.
 -- Without a reason, the sessions live on elsewhere and have not ended. `order` is a list whose first entries are these
 -- sids. `quiet` leaves out whom it ended. `message` is for the users to read.
-local function end_sessions(sids, reason, order, quiet, message)
+local function remove_sessions(sids, reason, order, quiet, message)
   if #sids == 0 then return 0, 0, 0 end
   local count, size, sorted = sort_out(sids, reason and not quiet)
   delete_sids(sids, count, sorted, order)
@@ -260,28 +260,6 @@ local function end_sessions(sids, reason, order, quiet, message)
     if sorted.guests_there > 0 then redis.pcall("HINCRBY", totals, "guests:" .. reason, sorted.guests_there) end
   end
   return count, size, sorted.unknown
-end
-
--- Sessions that are too many. Guests' end first, to make room for those with a user.
-
--- How many guests' sessions are too many, and how many with a user. `maximum` may have a user. Guests may have what
--- these leave of it, but `reserve` at least and `guests_maximum` at most. eviction.Allowed has the same rule.
-local function too_many(maximum, reserve, guests_maximum)
-  local with_user = redis.call("ZCARD", recent)
-  local allowed = math.min(math.max(maximum - with_user, reserve), guests_maximum)
-  return math.max(0, redis.call("ZCARD", guests) - allowed), math.max(0, with_user - maximum)
-end
-
--- End up to `limit` sessions that are too many, the longest unseen first. Returns how many are still too many.
-local function evict(maximum, reserve, guests_maximum, limit, quiet)
-  local of_guests, with_user = too_many(maximum, reserve, guests_maximum)
-  local left = of_guests + with_user
-  for _, each in ipairs({ { guests, of_guests }, { recent, with_user } }) do
-    local list, count = each[1], math.min(each[2], limit)
-    local taken = count > 0 and end_sessions(redis.call("ZRANGE", list, 0, count - 1), "evicted", list, quiet) or 0
-    left, limit = left - taken, limit - taken
-  end
-  return left
 end
 
 -- How often items were viewed by all visitors. The script's KEYS have `popularity` and `totals`.

@@ -27,7 +27,7 @@ end
 local found, mark = redis.call("HGET", login, sid), mark_of(moved)
 if found and revision_of(found) ~= revision_of_copies or mark == "here" then return with_ended({ "here" }) end
 if found and #mark == length_of_copy and mark ~= outdated then return with_ended({ mark }) end
-if found then end_sessions({ sid }) end
+if found then remove_sessions({ sid }) end
 add_session(sid, record, user_id, login_time, seen, due, place)
 redis.call("SET", moved, copy, "PX", mark_lifetime)
 for index = 1, #viewed, 2 do
@@ -47,7 +47,7 @@ if not found then
   return with_ended({ "departed", string.sub(mark, #departed + 1) })
 end
 if revision_of(found) ~= string.sub(copy, 1, #revision_of_copies) then return with_ended({ "changed" }) end
-end_sessions({ sid })
+remove_sessions({ sid })
 redis.call("SET", moved, departed .. copy, "PX", mark_lifetime)
 return with_ended({ "departed", copy })
 
@@ -70,7 +70,7 @@ if lives and not blocked_user then
   -- pcall: the session is there, even if a full server refuses to count.
   if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end
 else
-  end_sessions({ sid }, blocked_user and "kicked")
+  remove_sessions({ sid }, blocked_user and "kicked")
 end
 if stays then
   redis.call("DEL", moved)

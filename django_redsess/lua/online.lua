@@ -200,7 +200,7 @@ end
 -- Reply: how many; and the time, or that of the newest entry if it is ahead. See with_ended.
 local since = active_since(active)
 
-end_sessions(due_sids(DUE_MAX), "expired")
+remove_sessions(due_sids(DUE_MAX), "expired")
 local count, at = 0, now
 if since == "" and kind ~= "listed" then
   for _, list in ipairs(lists) do count = count + redis.call("ZCARD", list) end
@@ -260,7 +260,7 @@ local function read_of_users()
   return entries
 end
 
-if not keeps_due then end_sessions(due_sids(DUE_MAX), "expired") end
+if not keeps_due then remove_sessions(due_sids(DUE_MAX), "expired") end
 local entries = order == "" and read_by_rank() or read_of_users()
 local sids = {}
 for at = 1, with_rows and #entries or 0, 2 do sids[#sids + 1] = entries[at] end
@@ -297,7 +297,7 @@ local function newest_of(list)
   return table.concat(kept, with_scores and " " or "")
 end
 
-if not keeps_due then end_sessions(due_sids(DUE_MAX), "expired") end
+if not keeps_due then remove_sessions(due_sids(DUE_MAX), "expired") end
 local texts = {}
 for _, list in ipairs(lists) do texts[#texts + 1] = newest_of(list) end
 return with_ended(texts)

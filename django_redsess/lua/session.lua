@@ -66,55 +66,6 @@ local function leave(sid, user_id)
   redis.call("ZREM", online_user_of .. user_id, sid)
 end
 
--- Room for a record on a server that is full and evicts nothing by itself.
-
--- About how many bytes a guest's session takes besides its record. Rather too few: so enough is freed.
-local entries_of_guest = 200
-
--- The same for a session with a user. Rather too many.
-local entries_of_user = 550
-
--- The most guests' sessions that one script ends for this: more would keep the server from others for too long.
-local relieved_max = 1000
-
--- The sessions that the script is about. They must stay. There are two at most.
-local spared = {}
-
--- End guests' sessions, the longest unseen first, until so many bytes are free.
-local function relieve(bytes)
-  local freed, taken, each = 0, 0, entries_of_guest
-  bytes = math.min(bytes, BYTES_MAX)
-  while freed < bytes and taken < relieved_max do
-    local wanted, sids = math.min(AT_ONCE_MAX, relieved_max - taken, math.ceil((bytes - freed) / each)), {}
-    for _, sid in ipairs(redis.call("ZRANGE", guests, 0, wanted + 1)) do
-      if not spared[sid] and #sids < wanted then sids[#sids + 1] = sid end
-    end
-    local count, size = end_sessions(sids, "evicted")
-    if count == 0 then break end
-    taken, freed = taken + count, freed + size + count * entries_of_guest
-    each = freed / taken
-  end
-end
-
--- Whether an error says that the server is full. It refuses the first write of a script and no later one. So nothing may
--- be written before, not even a removal of nothing.
-local function says_full(failure)
-  -- It is a table or a text, by the server's version.
-  return string.find(type(failure) == "table" and failure.err or tostring(failure), "^%-?OOM") ~= nil
-end
-
--- Write a record, as the first write of a script. If it is refused, guests' sessions are ended, and the record is written
--- again. Where there are no guests, the script fails.
-local function first_write(sid, record)
-  spared[sid] = true
-  local reply = redis.pcall("HSET", login, sid, record)
-  if type(reply) ~= "table" or not reply.err then return end
-  if says_full(reply) then
-    relieve(#record + (user_of(record) == "" and entries_of_guest or entries_of_user))
-  end
-  redis.call("HSET", login, sid, record)
-end
-
 -- A session under a new sid.
 
 -- Add a session to every key. `before` is as in set_deadline, `place` as in set_place.
@@ -136,7 +87,7 @@ local function written_at(record)
   return (deadline - age - 1) * 1000
 end
 
---- add: Add a session under a sid that is certainly new. This is the short way, for most creates; `create` does the
+--- create_fast: Add a session under a sid that is certainly new. This is the short way, for most creates; `create` does the
 -- rest.
 -- KEYS: login expire totals seen_list online_user? online_user_of? blocked? places?
 -- ARGV: sid record at due user_id place limit:number full_at:number
@@ -173,7 +124,7 @@ end
 redis.pcall("HINCRBY", totals, "created", 1)
 return 1
 
---- create: Add a session. Only this script and `add` add any.
+--- create: Add a session. Only this script and `create_fast` add any.
 -- KEYS: partition popularity?
 -- ARGV: sid record user_id login_time at due:number place limit:number policy full_at:number viewed:list
 -- ONCE: is_new:flag item? keep? items_max?
@@ -206,7 +157,7 @@ if item then pcall(record_view, sid, item, keep, items_max) end
 if not viewed then redis.pcall("HINCRBY", totals, "created", 1) end
 return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncounted) })
 
---- change: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
+--- save_fast: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
 -- `save` does the rest.
 -- KEYS: login expire places?
 -- ARGV: sid loaded record due place? left?
@@ -228,7 +179,7 @@ end
 if due ~= "" then redis.call("ZADD", expire, "XX", "GT", due, sid) end
 return 1
 
---- save: Replace the record of a session that is still there, and still as it was loaded. For all saves that `change`
+--- save: Replace the record of a session that is still there, and still as it was loaded. For all saves that `save_fast`
 -- is not for.
 -- KEYS: partition popularity?
 -- ARGV: sid record user_id login_time at due:number place later_stays:flag loaded
@@ -369,7 +320,7 @@ for place, sid in ipairs(sids) do
     places[#ending] = place
   end
 end
-local count = end_sessions(ending, reason ~= "" and reason, nil, false, message)
+local count = remove_sessions(ending, reason ~= "" and reason, nil, false, message)
 -- What has no record, or another one than the list says, is still there, and would come again.
 if source and count > 0 then redis.call("ZREM", source, unpack(ending, 1, count)) end
 if count < #ending then dealt_with = places[count + 1] - 1 end
@@ -388,11 +339,3 @@ for index = 1, (source or ended[2] == count) and 0 or count do
 end
 local more = (dealt_with < #sids or #sids == AT_ONCE_MAX) and 1 or 0
 return with_ended({ dealt_with, more, score or "", left_out, moved })
-
---- clean_on_create: Clean up beside a new session: end sessions that are due, then those that are too many.
--- KEYS: partition
--- ARGV: maximum:number reserve:number guests_maximum:number limit:number named:flag
--- The arguments are as in `evict`. `limit` is for both together.
--- Reply: how many are still too many. See with_ended.
-local taken = end_sessions(due_sids(limit), "expired", expire, not named)
-return with_ended(evict(maximum, reserve, guests_maximum, limit - taken, not named))

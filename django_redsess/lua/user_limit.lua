@@ -87,7 +87,7 @@ end
 
 -- End sessions of a user's list, up to AT_ONCE_MAX. Returns how many of the sids were dealt with.
 local function end_of_user(user_id, sids, reason)
-  local count, _, unknown = end_sessions(sids, reason)
+  local count, _, unknown = remove_sessions(sids, reason)
   -- No record says whose list has them. If they stayed there, the caller would go on for ever.
   if unknown > 0 then redis.call("ZREM", online_user_of .. user_id, unpack(sids, 1, count)) end
   return count

@@ -18,10 +18,10 @@ from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
 from django_redsess.online.statistics import Totals
 from django_redsess.session import notice, reading
-from django_redsess.session.blocks import Block, Restored
+from django_redsess.session.blocks import Block, RestoreResult
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import other_store, sibling_stores
-from django_redsess.session.record import django_times, log_left_out, log_unusable, named, unpack
+from django_redsess.session.record import django_times, log_left_out, log_unusable, serializer_named, unpack
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
@@ -50,12 +50,12 @@ class Details:
 def _details(sid: str) -> Steps[Details | None]:
     if not is_sid(sid):
         return None
-    loaded = yield from reading.read(sid)
+    loaded = yield from reading.read_session(sid)
     if loaded.record is None:
         return None
     try:
         record = unpack(sid, loaded.record)
-        serializer = named(record.serializer)()
+        serializer = serializer_named(record.serializer)()
         data = serializer.loads(record.data)
         sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
     except KeyMissing as error:
@@ -348,7 +348,7 @@ async def adetails(sid: str) -> Details | None:
 
 
 def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:
-    return (yield from ending.end(sids, message=notice.check(message), keep_users=keep_users, follow=True))
+    return (yield from ending.end(sids, message=notice.check_message(message), keep_users=keep_users, follow=True))
 
 
 def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
@@ -413,7 +413,7 @@ def end_in_batches(
     there is what ends. ``keep`` are the sids of sessions that stay. ``message`` is as in :func:`end`. The first
     iteration raises ValueError for too many users, a longer message, or a ``network`` that is none.
     """
-    work = BulkEnding(filter_of(user_ids, guests, **client), message=notice.check(message), keep=keep)
+    work = BulkEnding(filter_of(user_ids, guests, **client), message=notice.check_message(message), keep=keep)
     while not work.done:
         yield drive(work.step())
 
@@ -469,7 +469,7 @@ async def ablock_of(user: AbstractBaseUser) -> Block | None:
     return await adrive(blocking.of_user(user_id_of(user)))
 
 
-def restore_block(block: Block) -> Restored:
+def restore_block(block: Block) -> RestoreResult:
     return drive(blocking.restore(block))
 
 

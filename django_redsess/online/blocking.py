@@ -7,7 +7,7 @@ from functools import partial
 
 from django_redsess.online.ending import end_all_of
 from django_redsess.session import blocks, notice
-from django_redsess.session.blocks import Block, Restored
+from django_redsess.session.blocks import Block, RestoreResult
 from django_redsess.session.other_store import sibling_stores
 from django_redsess.session.record import user_of
 from django_redsess.session.store import session_of
@@ -30,7 +30,7 @@ LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
     """Block a user, then end all sessions of the user. Return how many have ended."""
     until = require_aware(until, "until")
-    made, session = Block(user_id, until, notice.check(message), by), session_of(request_answered())
+    made, session = Block(user_id, until, notice.check_message(message), by), session_of(request_answered())
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = session is not None and user_of((yield from session.opening())) == user_id
     # In this order. A sign-in between the two would be left, if the sessions ended first.
@@ -52,9 +52,9 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     return ended
 
 
-def restore(block: Block) -> Steps[Restored]:
-    """Restore a block that was lost, as :func:`django_redsess.session.blocks.restore` does. Then end all sessions."""
-    done = yield from blocks.restore(block)
+def restore(block: Block) -> Steps[RestoreResult]:
+    """Restore a block that was lost, as ``blocks.restore_block`` does. Then end all sessions."""
+    done = yield from blocks.restore_block(block)
     if done == "restored":
         yield from _end(block)
     return done
@@ -68,17 +68,17 @@ def unblock(user_id: str) -> Steps[bool]:
     """Lift the block of a user. Return whether there was one."""
     # First, and also if there is none here: who keeps a copy must not put it back.
     yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))
-    lifted = yield from blocks.lift(user_id)
+    lifted = yield from blocks.lift_block(user_id)
     for store in sibling_stores():
-        lifted = (yield from in_store(store, blocks.lift, user_id)) or lifted
+        lifted = (yield from in_store(store, blocks.lift_block, user_id)) or lifted
     return lifted
 
 
 def of_user(user_id: str) -> Steps[Block | None]:
     """Read the block of a user. None if there is none, or it is over."""
-    found = yield from blocks.of_user(user_id)
+    found = yield from blocks.read_block(user_id)
     for store in sibling_stores():
-        found = found or (yield from in_store(store, blocks.of_user, user_id))
+        found = found or (yield from in_store(store, blocks.read_block, user_id))
     return found
 
 
@@ -88,7 +88,7 @@ def listed(offset: int, limit: int) -> Steps[list[Block]]:
 
 
 def listed_with_origin(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
-    """Read blocks, and beside each whether this site has set it: see :func:`django_redsess.session.blocks.page`."""
+    """Read blocks, and beside each whether this site has set it: see ``blocks.read_blocks``."""
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if offset + limit > LISTED_MAX:
@@ -97,10 +97,10 @@ def listed_with_origin(offset: int, limit: int) -> Steps[list[tuple[Block, bool]
         return []
     stores = sibling_stores()
     if not stores:
-        return (yield from blocks.page(offset, limit))
+        return (yield from blocks.read_blocks(offset, limit))
     # While sessions move, a block is in both stores, or in the one where it was set before.
-    found = yield from blocks.page(0, offset + limit)
+    found = yield from blocks.read_blocks(0, offset + limit)
     for store in stores:
-        found += yield from in_store(store, blocks.page, 0, offset + limit)
+        found += yield from in_store(store, blocks.read_blocks, 0, offset + limit)
     by_user = {block.user_id: (block, is_own) for block, is_own in reversed(found)}
     return sorted(by_user.values(), key=lambda each: each[0].until)[offset : offset + limit]

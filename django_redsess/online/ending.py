@@ -19,7 +19,7 @@ from django_redsess.online.listing import (
 from django_redsess.online.searching import matching, range_of
 from django_redsess.session import messages, notice, operations
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
-from django_redsess.session.other_store import EndedBefore, OtherStore, other_store, stores_of_site
+from django_redsess.session.other_store import EndBefore, OtherStore, other_store, stores_of_site
 from django_redsess.session.store import session_of
 from django_redsess.signals import EndedSession, Reason, request_answered
 from django_redsess.transport.keys import Partition, Store, is_sid, using
@@ -187,14 +187,14 @@ class BulkEnding:
         if store is None and sids and (other := other_store()) is not None:
             # What is about to come here must not come behind.
             yield from other.note_ends(sids)
-        return (yield from in_store(store, operations.end, sids, self._ending, follow=True))
+        return (yield from in_store(store, operations.end_by_sid, sids, self._ending, follow=True))
 
     def _end_in_other_store(self, other: OtherStore) -> Steps[None]:
         """Before the sessions that are here: what is about to come here must not come behind."""
         wanted, ending = self._filter, self._ending
         users, guests = wanted.guests != "only", bool(wanted.guests)
         stay = ending.kept_sids, ending.kept_users
-        yield from other.note_end_before(EndedBefore(wanted.user_ids, users, guests, ending.latest, *stay))
+        yield from other.note_end_before(EndBefore(wanted.user_ids, users, guests, ending.latest, *stay))
 
     def _reported(self, ended: list[EndedSession]) -> Steps[EndedList]:
         if self._message:
@@ -228,14 +228,14 @@ class BulkEnding:
 
 def tell_others(ended: Collection[EndedSession], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
     """
-    Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.messages.tell`.
+    Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.messages.tell_users`.
 
     Who has ended sessions of their own knows it, and is not told.
     """
     if message and ended:
         own = user_answered()
         user_ids = (each.user_id for each in ended if each.user_id not in ("", own))
-        yield from messages.tell(user_ids, message, among=among)
+        yield from messages.tell_users(user_ids, message, among=among)
 
 
 def user_answered() -> str:
@@ -252,7 +252,7 @@ def end(
     keep_users: Collection[str] = (),
     follow: bool = False,
 ) -> Steps[EndedList]:
-    """Kick sessions as :func:`operations.end` does, and tell their users elsewhere, too. Ignore what is no sid."""
+    """Kick sessions by sid, and tell their users in their other sessions, too. Texts that are no sids are ignored."""
     named = [sid for sid in sids if is_sid(sid)]
     ending = Ending(Reason.KICKED, message, latest, kept_users=keep_users, by=user_answered())
     if (other := other_store()) is not None:
@@ -260,7 +260,7 @@ def end(
         yield from other.note_ends(named)
     found = list[EndedList]()
     for store in (None,) if other is None else other.own_stores():
-        found.append((yield from in_store(store, operations.end, named, ending, follow=follow)))
+        found.append((yield from in_store(store, operations.end_by_sid, named, ending, follow=follow)))
     confirmed_by, may_return = least(*(some.confirmed_by for some in found)), any(some.may_return for some in found)
     ended = EndedList((each for some in found for each in some), confirmed_by, may_return)
     yield from tell_others(ended, message)
@@ -270,7 +270,7 @@ def end(
 def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[EndedCount]:
     """End the sessions of these users (None: of all users), except ``keep``. Return how many have ended."""
     users = SessionFilter(None if user_ids is None else tuple(user_ids))
-    work = BulkEnding(users, reason, message=notice.check(message), keep=[keep] if keep else ())
+    work = BulkEnding(users, reason, message=notice.check_message(message), keep=[keep] if keep else ())
     ended = 0
     while not work.done:
         ended += len((yield from work.step()))

@@ -81,4 +81,4 @@ def _asked(path: str, addresses: list[str]) -> dict[str, str]:
 
 
 def _text(place: object) -> str:
-    return notice.clean(str(place))[:PLACE_MAX] if isinstance(place, str | Promise) else ""
+    return notice.clean_text(str(place))[:PLACE_MAX] if isinstance(place, str | Promise) else ""

@@ -290,7 +290,7 @@ def _in_network(
     """Find the sessions that match among those of a network, which are not too many."""
     base, since = session_filter.of_any_client, None
     if base.active_seconds is not None:
-        since = (yield from reading.time()) - base.active_seconds * 1000
+        since = (yield from reading.read_time()) - base.active_seconds * 1000
     sids = yield from lists.newest(by_seen=by_seen, since=since)
     if range_of(session_filter):
         return Matching(wanted, sids)

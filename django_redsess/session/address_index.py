@@ -151,7 +151,7 @@ def changed_entry(before: Record, client: bytes) -> Entry | None:
 
 def packed_change(partition: Partition, entry: Entry, args: tuple[Part, ...]) -> bytes:
     """Pack the short script that saves, so that it also writes ``entry``. ``args`` are its other arguments."""
-    script, name = scripts.CHANGE, partition.places_of(has_user=entry.has_user)
+    script, name = scripts.SAVE_FAST, partition.places_of(has_user=entry.has_user)
     if entry.score == NONE:
         return packing.pack_script_call(script, script.keys(partition), (*args, "", name))
     return packing.pack_script_call(script, script.keys(partition, places=name), (*args, entry.score))
@@ -168,7 +168,7 @@ def adding_keys(partition: Partition, has_user: bool, has_place: bool) -> tuple[
     if has_place:
         lists.append(partition.places_of(has_user=has_user))
     names = ("seen_list", "online_user", "online_user_of", "blocked", "places")
-    return scripts.ADD.keys(partition, **dict(zip(names, lists, strict=False)))
+    return scripts.CREATE_FAST.keys(partition, **dict(zip(names, lists, strict=False)))
 
 
 USER_AGENT_BYTES_MAX = 256

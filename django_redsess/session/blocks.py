@@ -32,7 +32,7 @@ from django_redsess.transport.partitions import Scored, ask_each, merged, with_s
 from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Pipeline, ScriptCall, Steps, T, time_of
 
-Restored = Literal["restored", "there", "lifted", "over"]
+RestoreResult = Literal["restored", "there", "lifted", "over"]
 
 
 class Block(NamedTuple):
@@ -54,7 +54,7 @@ def set_block(block: Block) -> ScriptCall[bool]:
     return _setting(scripts.BLOCK, block, bool)
 
 
-def restore(block: Block) -> ScriptCall[Restored]:
+def restore_block(block: Block) -> ScriptCall[RestoreResult]:
     """
     Block a user again whose block was lost, and return ``"restored"``.
 
@@ -73,7 +73,7 @@ def _setting(script: Script, block: Block, read: Callable[[Any], T], first_attem
     return ScriptCall(partition, script, keys, args, read, first_attempt_args=first_attempt_args)
 
 
-def lift(user_id: str) -> ScriptCall[bool]:
+def lift_block(user_id: str) -> ScriptCall[bool]:
     """Lift the block of a user. False if there was none. For a while, it is not restored."""
     partition, script = keyspace().of_user(user_id), scripts.UNBLOCK
     keys = script.keys(partition, block_of_user=partition.block_of(user_id))
@@ -87,28 +87,28 @@ def lift(user_id: str) -> ScriptCall[bool]:
     )
 
 
-def of_user(user_id: str) -> Pipeline[Block | None]:
+def read_block(user_id: str) -> Pipeline[Block | None]:
     """Read the block of a user. None if there is none, or it is over."""
     partition = keyspace().of_user(user_id)
-    packed = _reading(partition, user_id) + packing.pack_command("TIME")
+    packed = _block_commands(partition, user_id) + packing.pack_command("TIME")
 
     def found(replies: list[Any]) -> Block | None:
         over_at, text, time = replies
         now = server_of(partition).clock.learn(time)
-        return None if over_at is None or float(over_at) <= now else _made(user_id, over_at, text)[0]
+        return None if over_at is None or float(over_at) <= now else _block_from(user_id, over_at, text)[0]
 
     return Pipeline(partition, "block", packed, 3, found, needed=3)
 
 
-def refuse(user_id: str) -> Steps[None]:
+def refuse_if_blocked(user_id: str) -> Steps[None]:
     """Raise SignInRefused if the user is blocked."""
-    block = yield from of_user(user_id)
+    block = yield from read_block(user_id)
     if block is not None:
         observers.notify_event("sign_in_refused", reason="block")
-        raise refusal(block)
+        raise blocked_error(block)
 
 
-def refusal(block: Block) -> SignInRefused:
+def blocked_error(block: Block) -> SignInRefused:
     """Return the error for a sign-in of a blocked user."""
     local = timezone.localtime(block.until)
     text = gettext("You can’t sign in until %(time)s.") % {
@@ -119,7 +119,7 @@ def refusal(block: Block) -> SignInRefused:
     return refused
 
 
-def page(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
+def read_blocks(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
     """
     Read blocks of all users, those that are over first: at most ``limit``, after skipping ``offset``.
 
@@ -153,16 +153,15 @@ def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[tuple[Block,
     texts = dict[str, Any]()
     for home, [found] in zip(partitions, replies, strict=True):
         texts.update(zip(homes[home], found, strict=True))
-    return [_made(user_id, over_at, texts[user_id]) for user_id, over_at in entries]
+    return [_block_from(user_id, over_at, texts[user_id]) for user_id, over_at in entries]
 
 
-def _reading(partition: Partition, user_id: str) -> bytes:
-    return packing.pack_command("ZSCORE", partition.blocked, user_id) + packing.pack_command(
-        "GET", partition.block_of(user_id)
-    )
+def _block_commands(partition: Partition, user_id: str) -> bytes:
+    over_at = packing.pack_command("ZSCORE", partition.blocked, user_id)
+    return over_at + packing.pack_command("GET", partition.block_of(user_id))
 
 
-def _made(user_id: str, over_at: float | bytes, text: bytes | None) -> tuple[Block, bool]:
+def _block_from(user_id: str, over_at: float | bytes, text: bytes | None) -> tuple[Block, bool]:
     # Another program may have stored any text.
     message, by, seal, *_ = [*(text or b"").decode(errors="replace").split("\n", 2), "", ""]
     at = min(float(over_at), TIME_MAX)

@@ -41,7 +41,7 @@ def slack_of(length: int) -> int:
     return max(conf.TOUCH_INTERVAL * 1000, min(length // 20, SLACK_MAX))
 
 
-def of_new(expiry: Expiry, login_at: int, now: int) -> Times:
+def times_of_new(expiry: Expiry, login_at: int, now: int) -> Times:
     """Return times that depend on no earlier deadline, as for a new session. ``login_at`` is 0 for a guest."""
     age, at = expiry
     if not age:
@@ -50,7 +50,9 @@ def of_new(expiry: Expiry, login_at: int, now: int) -> Times:
     return Times(-(-(now + age) // 1000), -(-age // 1000), _limited(due, login_at, now))
 
 
-def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool, visited: bool = True) -> Times | None:
+def times_of_save(
+    expiry: Expiry, base: Record, due: int, now: int, *, passive: bool, visited: bool = True
+) -> Times | None:
     """
     Return the times of a save over the record ``base``. None if the save or the settings ask for an earlier deadline.
 
@@ -81,7 +83,7 @@ def of_save(expiry: Expiry, base: Record, due: int, now: int, *, passive: bool, 
     return Times(seconds, age_seconds, due, True)
 
 
-def of_moved(deadline: int, age_seconds: int, login_at: int, now: int) -> Times:
+def times_of_moved(deadline: int, age_seconds: int, login_at: int, now: int) -> Times:
     """Return the times of a session that comes from another store, where it had this ``deadline`` in milliseconds."""
     slack = slack_of(age_seconds * 1000) if conf.SLIDING and age_seconds else 0
     return Times(-(-deadline // 1000), age_seconds, _limited(deadline + slack, login_at, now))
@@ -95,7 +97,7 @@ def is_limited(base: Record, due: int, now: int) -> bool:
     return bool(absolute and base.login_ms and due > base.login_ms + absolute + conf.TOUCH_INTERVAL * 1000)
 
 
-def moved(base: Record, due: int, now: int) -> int | None:
+def moved_by_visit(base: Record, due: int, now: int) -> int | None:
     """Return the deadline to which an active request moves ``due``. None if it stays. ``base`` is the record."""
     age = base.age_seconds * 1000
     slides = conf.SLIDING and age

@@ -23,14 +23,14 @@ ALONG_MIN, ALONG_MAX = 50, 100
 """The backlog from which a new session cleans up, and the most sessions that it ends then."""
 
 
-class Batch(NamedTuple):
+class BatchResult(NamedTuple):
     """The result of a cleaning call: how many sessions ``ended``, and whether ``more`` are left to end."""
 
     ended: int
     more: bool
 
 
-class Allowed(NamedTuple):
+class Allowance(NamedTuple):
     """
     The maximum numbers of sessions of a partition.
 
@@ -48,7 +48,7 @@ class Allowed(NamedTuple):
         return max(0, guests - guests_allowed) + max(0, signed_in - self.signed_in)
 
 
-def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
+def allowance(maximum: int | None = None, guests: int | None = None) -> Allowance:
     """
     Return the maximum numbers of sessions of each partition.
 
@@ -59,7 +59,7 @@ def allowed(maximum: int | None = None, guests: int | None = None) -> Allowed:
     guests = conf.MAX_GUESTS if guests is None else guests
     reserve = min(max(maximum // 100, RESERVE_MIN), maximum)
     partitions = keyspace().count
-    return Allowed(
+    return Allowance(
         signed_in=quota(maximum, partitions),
         reserve=quota(reserve, partitions),
         guests=quota(NO_LIMIT if guests is None else guests, partitions),
@@ -84,7 +84,7 @@ def evict_after_save(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
             yield from cleaning
 
 
-def clean_on_create(partition: Partition, *, due: int, recent: int, guests: int) -> ScriptCall[Batch] | None:
+def clean_on_create(partition: Partition, *, due: int, recent: int, guests: int) -> ScriptCall[BatchResult] | None:
     """
     Return the call that cleans up beside a new session. None if there is little to clean.
 
@@ -92,15 +92,15 @@ def clean_on_create(partition: Partition, *, due: int, recent: int, guests: int)
     (a twentieth of the maximum, if that is less). It ends up to 100 sessions: due ones first, then guests', then
     others.
     """
-    may = allowed()
+    may = allowance()
     enough = max(1, min(ALONG_MIN, may.signed_in // 20))
     if due < ALONG_MIN and may.too_many(recent, guests) < enough:
         return None
-    args = scripts.CLEAN_ON_CREATE.arguments(**limits(may, ALONG_MAX))
-    return ScriptCall(partition, scripts.CLEAN_ON_CREATE, scripts.CLEAN_ON_CREATE.keys(partition), args, cleaned)
+    args = scripts.CLEAN_ON_CREATE.arguments(**eviction_args(may, ALONG_MAX))
+    return ScriptCall(partition, scripts.CLEAN_ON_CREATE, scripts.CLEAN_ON_CREATE.keys(partition), args, batch_result)
 
 
-def limits(may: Allowed, limit: int) -> dict[str, int]:
+def eviction_args(may: Allowance, limit: int) -> dict[str, int]:
     """Return the arguments of a script that ends up to ``limit`` sessions above the maximum."""
     return {
         "maximum": may.signed_in,
@@ -111,5 +111,5 @@ def limits(may: Allowed, limit: int) -> dict[str, int]:
     }
 
 
-def cleaned(more: int, ended: EndedSessions) -> Batch:
-    return Batch(len(ended), bool(more))
+def batch_result(more: int, ended: EndedSessions) -> BatchResult:
+    return BatchResult(len(ended), bool(more))

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations, reading
-from django_redsess.session.record import log_unusable, named, pack, revision_of, unpack
+from django_redsess.session.record import log_unusable, pack, revision_of, serializer_named, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Pipeline, Steps
@@ -29,7 +29,7 @@ TRIES = 5
 """How often a message is put into a session that other requests change at the same time."""
 
 
-def tell(user_ids: Iterable[str], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
+def tell_users(user_ids: Iterable[str], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
     """
     Leave ``message`` in the live sessions of these users, and for the next sign-in of each within a day.
 
@@ -48,7 +48,7 @@ def tell(user_ids: Iterable[str], message: str, *, among: Collection[str] | None
                         yield from _put(sid, user_id, message)
 
 
-def deliver(sid: str, user_id: str, message: bytes) -> Steps[None]:
+def deliver_message(sid: str, user_id: str, message: bytes) -> Steps[None]:
     """Put the ``message`` that waited for this user into the session ``sid``, which has just signed in."""
     home = keyspace().of_user(user_id)
     # The user is signed in, even if this fails.
@@ -77,12 +77,12 @@ def _leaving(partition: Partition, user_ids: list[str], message: str) -> Pipelin
 def _put(sid: str, user_id: str, message: str) -> Steps[None]:
     """Put the message into the data of a session of this user: compare and set, as a save does."""
     for _ in range(TRIES):
-        loaded = yield from reading.read(sid)
+        loaded = yield from reading.read_session(sid)
         if loaded.record is None:
             return
         try:
             record = unpack(sid, loaded.record)
-            serializer = named(record.serializer)()
+            serializer = serializer_named(record.serializer)()
             data = {**serializer.loads(record.data), MESSAGE_KEY: message}
             packed = pack(sid, record._replace(data=serializer.dumps(data)))
         except Exception as error:  # A serializer may raise anything.
@@ -90,6 +90,6 @@ def _put(sid: str, user_id: str, message: str) -> Steps[None]:
             return
         if record.user_id != user_id:
             return
-        changing = operations.change(sid, packed, revision=revision_of(packed), loaded=record.revision)
+        changing = operations.save_fast(sid, packed, revision=revision_of(packed), loaded=record.revision)
         if (yield from changing).status != "changed":
             return

@@ -23,7 +23,7 @@ JOINERS = "\u200c\u200d"
 
 HEADER = "X-Session-Ended"
 
-TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED, Reason.INVALIDATED)
+REASONS_TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED, Reason.INVALIDATED)
 """The reasons that a user is told: all except a sign-out."""
 
 
@@ -70,26 +70,26 @@ def _replaced() -> str:
 def about_another(message: str) -> str:
     """Return what a user is told, in the active language, in a session that has not ended: that another one has."""
     ended = gettext("One of your sessions was ended.")
-    return f"{ended} {clean(message)[:MESSAGE_MAX]}"
+    return f"{ended} {clean_text(message)[:MESSAGE_MAX]}"
 
 
-def read(note: str) -> Notice | None:
+def notice_in(note: str) -> Notice | None:
     """Read the note of an ended session. None if there is nothing to tell the user."""
     reason, _, rest = note.partition(" ")
     at, _, text = rest.partition(" ")
-    if reason not in TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):
+    if reason not in REASONS_TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):
         return None
-    return Notice(Reason(reason), clean(text)[:MESSAGE_MAX], time_of(at.encode()))
+    return Notice(Reason(reason), clean_text(text)[:MESSAGE_MAX], time_of(at.encode()))
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return ``text`` on one line, without characters that could forge a log line or a header."""
     return " ".join("".join(letter if letter.isprintable() or letter in JOINERS else " " for letter in text).split())
 
 
-def check(text: str) -> str:
-    """Return ``text`` as :func:`clean` does. Raises ValueError for more than 200 characters."""
-    cleaned = clean(text)
+def check_message(text: str) -> str:
+    """Return ``text`` as :func:`clean_text` does. Raises ValueError for more than 200 characters."""
+    cleaned = clean_text(text)
     if len(cleaned) > MESSAGE_MAX:
         raise ValueError(f"A message to ended users has at most {MESSAGE_MAX} characters, not {len(cleaned)}.")
     return cleaned

@@ -19,18 +19,26 @@ from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
 from django_redsess.session.address_index import Entry, adding_keys, packed_change
-from django_redsess.session.reading import Loaded, rotated_to, templates
-from django_redsess.session.record import has_user, revision_of
+from django_redsess.session.reading import SID_PLACEHOLDER, Loaded, pack_template, rotated_to
+from django_redsess.session.record import REVISION_SIZE, has_user, revision_of
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import EndedSession, Reason
 from django_redsess.transport import packing, scripts
-from django_redsess.transport.keys import Partition, bucket_of, bucket_of_user, is_sid, keyspace
+from django_redsess.transport.keys import (
+    PREFIXES_KEPT,
+    Keyspace,
+    Partition,
+    bucket_of,
+    bucket_of_user,
+    is_sid,
+    keyspace,
+)
 from django_redsess.transport.partitions import batches, quota
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
 from django_redsess.transport.steps import EndedSessions, Pipeline, ScriptCall, Steps
 
 
-class Stored(NamedTuple):
+class SessionCounts(NamedTuple):
     """
     The sessions of a partition: how many are ``due``, signed in (``recent``), and ``guests``.
 
@@ -43,13 +51,13 @@ class Stored(NamedTuple):
     message: bytes | None = None
 
 
-def counting(partition: Partition, user_id: str = "") -> tuple[Callable[[int], bytes], int]:
+def counting_commands(partition: Partition, user_id: str = "") -> tuple[Callable[[int], bytes], int]:
     """
     Return a function that packs these commands for a time of the server, and their number.
 
     ``user_id`` is the user who signs in, or ``""``.
     """
-    packed = _counting(partition)
+    packed = _counting_commands(partition)
     if not user_id:
         return packed, 3
     reading = packing.pack_command("GET", partition.message_of(user_id))
@@ -57,18 +65,18 @@ def counting(partition: Partition, user_id: str = "") -> tuple[Callable[[int], b
 
 
 @lru_cache(maxsize=1024)
-def _counting(partition: Partition) -> Callable[[int], bytes]:
+def _counting_commands(partition: Partition) -> Callable[[int], bytes]:
     recent, guests = packing.pack_command("ZCARD", partition.recent), packing.pack_command("ZCARD", partition.guests)
     return lambda now: packing.pack_command("ZCOUNT", partition.expire, "-inf", now) + recent + guests
 
 
-def stored(counts: Sequence[Any]) -> Stored | None:
+def session_counts(counts: Sequence[Any]) -> SessionCounts | None:
     """Read the replies to the commands. None if the sessions could not be counted."""
     due, recent, guests, message = (*counts, None)[:4]
     if not all(isinstance(count, int) for count in (due, recent, guests)):
         return None
     # Another program may have stored anything as the message.
-    return Stored(due, recent, guests, message if isinstance(message, bytes) else None)
+    return SessionCounts(due, recent, guests, message if isinstance(message, bytes) else None)
 
 
 def viewing_keys(partition: Partition, item: str) -> tuple[bytes, ...]:
@@ -149,7 +157,7 @@ class Outcome(NamedTuple):
     item: str = ""
     crowded: bool = False
     at: int = 0
-    stored: Stored | None = None
+    stored: SessionCounts | None = None
 
     @property
     def rotated_to(self) -> str:
@@ -168,7 +176,18 @@ def prolong(loaded: Loaded, due: int) -> ScriptCall[bool]:
     return ScriptCall(partition, scripts.PROLONG, scripts.PROLONG.keys(partition, seen_list=seen_list), args, bool)
 
 
-def change(
+@lru_cache(maxsize=PREFIXES_KEPT)
+def save_templates(prefix: str, count: int) -> list[tuple[Partition, bytes]]:
+    """Return for each partition the packed call of ``save_fast``, with placeholders for its arguments."""
+    revision, any_length = b"$%d\r\n%%b\r\n" % REVISION_SIZE, b"$%d\r\n%b\r\n"
+    args = SID_PLACEHOLDER + revision + any_length + any_length
+    return [
+        (each, pack_template(9, "EVALSHA", scripts.SAVE_FAST.digest, "2", each.login, each.expire) + args)
+        for each in Keyspace(prefix, count).partitions
+    ]
+
+
+def save_fast(
     sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0, entry: Entry | None = None
 ) -> Pipeline[Outcome]:
     """
@@ -178,11 +197,10 @@ def change(
     ``revision`` is that of ``record``. ``entry`` is the new one in the index of addresses, if the address has changed.
     """
     space = keyspace()
-    commands = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
-    partition, changing = commands.partition, commands.change
+    partition, template = save_templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
     at = b"%d" % due if due else b""
     if entry is None:
-        packed = changing % (sid.encode(), loaded, len(record), record, len(at), at)
+        packed = template % (sid.encode(), loaded, len(record), record, len(at), at)
     else:
         packed = packed_change(partition, entry, (sid, loaded, record, at))
 
@@ -193,14 +211,14 @@ def change(
             return SAVED
         return Outcome("changed", found) if found else AGAIN
 
-    return Pipeline(partition, scripts.CHANGE.task, packed, 1, changed, script=scripts.CHANGE)
+    return Pipeline(partition, scripts.SAVE_FAST.task, packed, 1, changed, script=scripts.SAVE_FAST)
 
 
-def add(sid: str, saving: Saving) -> ScriptCall[Outcome]:
+def create_fast(sid: str, saving: Saving) -> ScriptCall[Outcome]:
     """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
     partition = keyspace().of_sid(sid)
     keys = adding_keys(partition, bool(saving.user_id), bool(saving.address_score))
-    args = scripts.ADD.arguments(
+    args = scripts.CREATE_FAST.arguments(
         sid=sid,
         record=saving.record,
         at=saving.at,
@@ -214,13 +232,13 @@ def add(sid: str, saving: Saving) -> ScriptCall[Outcome]:
     def read(reply: int | bytes, counts: Sequence[Any]) -> Outcome:
         if isinstance(reply, bytes):
             return Outcome("clock", at=int(reply))
-        return Outcome("saved", stored=stored(counts)) if reply else AGAIN
+        return Outcome("saved", stored=session_counts(counts)) if reply else AGAIN
 
-    first_attempt_args = scripts.ADD.first_attempt_args(first=1)
-    before, reply_count = counting(partition, saving.user_id)
+    first_attempt_args = scripts.CREATE_FAST.first_attempt_args(first=1)
+    before, reply_count = counting_commands(partition, saving.user_id)
     return ScriptCall(
         partition,
-        scripts.ADD,
+        scripts.CREATE_FAST,
         keys,
         args,
         read,
@@ -242,17 +260,17 @@ def create(
     :func:`viewed_by` returns them.
     """
     partition = keyspace().of_sid(sid)
-    args = scripts.CREATE.arguments(sid=sid, **_written(saving), **_limit(saving.limit), viewed=viewed)
+    args = scripts.CREATE.arguments(sid=sid, **_saving_args(saving), **_limit_args(saving.limit), viewed=viewed)
     # A repetition may find the session that the first attempt created.
     first_attempt_args = scripts.CREATE.first_attempt_args(is_new=is_new, **viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    before, reply_count = counting(partition, saving.user_id)
+    before, reply_count = counting_commands(partition, saving.user_id)
     return ScriptCall(
         partition,
         scripts.CREATE,
         keys,
         args,
-        _outcome,
+        _outcome_of,
         first_attempt_args=first_attempt_args,
         before=before,
         reply_count=reply_count,
@@ -268,11 +286,11 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> ScriptCall[Outcome]:
     An empty ``loaded`` fits any revision.
     """
     partition = keyspace().of_sid(sid)
-    args = scripts.SAVE.arguments(sid=sid, **_written(saving), later_stays=saving.later_stays, loaded=loaded)
+    args = scripts.SAVE.arguments(sid=sid, **_saving_args(saving), later_stays=saving.later_stays, loaded=loaded)
     first_attempt_args = scripts.SAVE.first_attempt_args(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
     return ScriptCall(
-        partition, scripts.SAVE, keys, args, _outcome, first_attempt_args=first_attempt_args, name=saving.name
+        partition, scripts.SAVE, keys, args, _outcome_of, first_attempt_args=first_attempt_args, name=saving.name
     )
 
 
@@ -287,17 +305,22 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> ScriptCa
     if not same_partition(old_sid, sid):
         saving = saving._replace(record=b"", item="", limit=None, name="")
     args = scripts.ROTATE.arguments(
-        old_sid=old_sid, sid=sid, **_written(saving), loaded=loaded, **_limit(saving.limit), follows=saving.follows
+        old_sid=old_sid,
+        sid=sid,
+        **_saving_args(saving),
+        loaded=loaded,
+        **_limit_args(saving.limit),
+        follows=saving.follows,
     )
     first_attempt_args = scripts.ROTATE.first_attempt_args(**viewing(saving.item))
     keys = viewing_keys(partition, saving.item)
-    before, reply_count = counting(partition, saving.user_id if saving.login_ms == saving.at else "")
+    before, reply_count = counting_commands(partition, saving.user_id if saving.login_ms == saving.at else "")
     return ScriptCall(
         partition,
         scripts.ROTATE,
         keys,
         args,
-        _outcome,
+        _outcome_of,
         first_attempt_args=first_attempt_args,
         before=before,
         reply_count=reply_count,
@@ -378,7 +401,7 @@ class Ending(NamedTuple):
         )
 
 
-def end(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> Steps[EndedList]:
+def end_by_sid(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> Steps[EndedList]:
     """
     End sessions, up to 250 a call. Return those that have ended. Only kicks are confirmed by replicas.
 
@@ -409,7 +432,7 @@ def counted_elsewhere(sid: str, item: str) -> bool:
     return space.count > 1 and space.of_sid(sid) != space.of_item(item)
 
 
-def _written(saving: Saving) -> dict[str, str | bytes | int]:
+def _saving_args(saving: Saving) -> dict[str, str | bytes | int]:
     return {
         "record": saving.record,
         "user_id": saving.user_id,
@@ -420,18 +443,18 @@ def _written(saving: Saving) -> dict[str, str | bytes | int]:
     }
 
 
-def _limit(limit: Limit | None) -> dict[str, str | int | None]:
+def _limit_args(limit: Limit | None) -> dict[str, str | int | None]:
     if limit is None:
         return {"limit": None, "policy": "", "full_at": None}
     return {"limit": limit.maximum, "policy": limit.policy, "full_at": limit.full_at}
 
 
-def _outcome(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:
+def _outcome_of(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:
     word, more, item = (*reply, b"", b"")[:3]
     record = more if word == b"changed" else b""
     note = more.decode(errors="replace") if word == b"gone" else ""
     at = int(more) if word == b"clock" else 0
-    there = stored(counts) if counts else None
+    there = session_counts(counts) if counts else None
     return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, there)
 
 

@@ -16,7 +16,7 @@ from django_redsess.transport.keys import Store
 from django_redsess.transport.steps import Steps
 
 
-class EndedBefore(NamedTuple):
+class EndBefore(NamedTuple):
     """
     An end of all sessions that began before now, or before ``latest`` (milliseconds of the server's clock).
 
@@ -55,8 +55,8 @@ class OtherStore(Protocol):
         store of another engine is not among them: its sessions can't be listed by user.
         """
 
-    def note_end_before(self, which: EndedBefore) -> Steps[None]:
-        """Note the end of sessions of another engine, as :class:`EndedBefore` describes them."""
+    def note_end_before(self, which: EndBefore) -> Steps[None]:
+        """Note the end of sessions of another engine, as :class:`EndBefore` describes them."""
 
     def note_ends(self, sids: Sequence[str]) -> Steps[None]:
         """Note that the sessions of another engine with these sids are over."""

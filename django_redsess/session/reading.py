@@ -15,7 +15,7 @@ from django.utils.encoding import force_str
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.record import REVISION_SIZE, ROUNDED_UP, django_times, has_user
+from django_redsess.session.record import ROUNDED_UP, django_times, has_user
 from django_redsess.signals import Reason
 from django_redsess.transport import attempts, packing, scripts, steps
 from django_redsess.transport.agreement import agree
@@ -78,7 +78,7 @@ def seen_at(now: int) -> int:
     return now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
 
 
-def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
+def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     """
     Read the record and the deadline of ``sid``, and touch the session as ``touch`` says. Ask for what is not known.
 
@@ -117,7 +117,7 @@ def read(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
         return Loaded(sid, None, 0, now)
     if due <= now and fresh:
         # Before it counts as over, the server that has it is asked.
-        now = yield from time(partition)
+        now = yield from read_time(partition)
     if due <= now:
         return Loaded(sid, None, due if has_user(record) else 0, now)
     # A server that is full refuses to write.
@@ -165,13 +165,13 @@ def texts_of(partition: Partition, *names: str) -> Steps[list[str]]:
     return [text.decode(errors="replace") if text else "" for text in texts]
 
 
-def time(partition: Partition | None = None) -> Pipeline[int]:
+def read_time(partition: Partition | None = None) -> Pipeline[int]:
     """Read the time of the server that has ``partition``, by default the first one, in milliseconds."""
     asked = partition or keyspace().partitions[0]
     return Pipeline(asked, "time", TIME, 1, lambda replies: server_of(asked).clock.learn(replies[0]))
 
 
-def probe() -> Steps[None]:
+def probe_servers() -> Steps[None]:
     """
     Ask each server what a load asks, in one round trip: for a session that does not exist, so nothing changes.
 
@@ -180,7 +180,7 @@ def probe() -> Steps[None]:
     """
     space, asking = keyspace(), scripts.ACL
     # HINCRBY only counts. Without its permission, sessions are still stored.
-    wanted = [name for name in scripts.commands_of_scripts(scripts.CHANGE, scripts.ADD) if name != "HINCRBY"]
+    wanted = [name for name in scripts.commands_of_scripts(scripts.SAVE_FAST, scripts.CREATE_FAST) if name != "HINCRBY"]
 
     def commands(number: int, at: int) -> bytes:
         of = templates(space.prefix, space.count)[number]
@@ -197,39 +197,38 @@ class Templates(NamedTuple):
     """
     The packed commands for a session in ``partition``, with placeholders for the variable parts.
 
-    They read its ``record`` and its ``deadline``, ``touch`` it, and ``change`` its record.
+    They read its ``record`` and its ``deadline``, and ``touch`` it.
     """
 
     partition: Partition
     record: bytes
     deadline: bytes
     touch: bytes
-    change: bytes
+
+
+SID_PLACEHOLDER = b"$20\r\n%b\r\n"
+
+
+def pack_template(parts: int, *command: str) -> bytes:
+    """Pack the beginning of a command that has so many ``parts``. What is appended may have placeholders."""
+    return b"*%d%b" % (parts, packing.pack_command(*command)[2:].replace(b"%", b"%%"))
 
 
 @lru_cache(maxsize=PREFIXES_KEPT)
 def templates(prefix: str, count: int) -> list[Templates]:
     """Return the commands for each partition."""
-    sid, time, any_length = b"$20\r\n%b\r\n", b"$13\r\n%013d\r\n", b"$%d\r\n%b\r\n"
-
-    def packed(count: int, *command: str) -> bytes:
-        return b"*%d%b" % (count, packing.pack_command(*command)[2:].replace(b"%", b"%%"))
+    time = b"$13\r\n%013d\r\n"
 
     def touch(name: str) -> bytes:
         # A session is in one of two lists. XX leaves the other one unchanged.
-        return packed(6, "ZADD", name, "XX", "GT") + time + sid
+        return pack_template(6, "ZADD", name, "XX", "GT") + time + SID_PLACEHOLDER
 
     return [
         Templates(
             partition=each,
-            record=packed(3, "HGET", each.login) + sid,
-            deadline=packed(3, "ZSCORE", each.expire) + sid,
+            record=pack_template(3, "HGET", each.login) + SID_PLACEHOLDER,
+            deadline=pack_template(3, "ZSCORE", each.expire) + SID_PLACEHOLDER,
             touch=touch(each.recent) + touch(each.guests),
-            change=packed(9, "EVALSHA", scripts.CHANGE.digest, "2", each.login, each.expire)
-            + sid
-            + b"$%d\r\n%%b\r\n" % REVISION_SIZE
-            + any_length
-            + any_length,
         )
         for each in Keyspace(prefix, count).partitions
     ]
@@ -252,7 +251,7 @@ def successor(sid: str, note: str, leads_on: Callable[[str], object] = rotated_t
     while leads_on(note) and (sid := rotated_to(note)) not in seen:
         # Foreign notes may point in a circle.
         seen.add(sid)
-        loaded = yield from read(sid)
+        loaded = yield from read_session(sid)
         if loaded.record is not None:
             return loaded, ""
         note = (yield from note_of(sid)) or loaded.expired_note
@@ -269,18 +268,18 @@ def is_followed(note: str) -> bool:
     return bool(rotated_to(note)) and "follow" in note.split(" ")[2:]
 
 
-def records(partition: Partition, cursor: int, *, about: int) -> Pipeline[tuple[int, list[tuple[bytes, bytes]]]]:
+def scan_records(partition: Partition, cursor: int, *, about: int) -> Pipeline[tuple[int, list[tuple[bytes, bytes]]]]:
     """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
     packed = packing.pack_command("HSCAN", partition.login, cursor, "COUNT", about)
 
-    def read(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
+    def scanned(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
         next_cursor, found = replies[0]
         return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
 
-    return Pipeline(partition, "scan", packed, 1, read)
+    return Pipeline(partition, "scan", packed, 1, scanned)
 
 
-def viewed_by(sid: str) -> ScriptCall[list[bytes]]:
+def read_viewed_items(sid: str) -> ScriptCall[list[bytes]]:
     """Read the items that a session viewed, to move them with it: item, time, item, time, …"""
     partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
     return ScriptCall(partition, script, script.keys(partition), script.arguments(sid=sid, limit=0), list)

@@ -345,7 +345,7 @@ def _name_of(serializer: Any, setting: str) -> str:
     return "" if present is JSONSerializer else setting
 
 
-def named(name: str) -> Any:
+def serializer_named(name: str) -> Any:
     """
     Return the serializer class with this name, which must be from a record whose seal was checked.
 
@@ -361,7 +361,7 @@ def named(name: str) -> Any:
 
 def data_of(record: Record) -> dict[str, Any]:
     """Return the session data in ``record``. Raises RecordError, or what its serializer raises."""
-    data: dict[str, Any] = named(record.serializer)().loads(record.data)
+    data: dict[str, Any] = serializer_named(record.serializer)().loads(record.data)
     return data
 
 

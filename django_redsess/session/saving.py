@@ -24,23 +24,23 @@ from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailab
 from django_redsess.session import address_index, blocks, deadlines, eviction, operations, reading, user_limit
 from django_redsess.session.address_index import STAYS, changed_entry
 from django_redsess.session.deadlines import Expiry
-from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, Pending, SessionState
 from django_redsess.session.merge import merge, same
-from django_redsess.session.messages import deliver
+from django_redsess.session.messages import deliver_message
 from django_redsess.session.operations import Ending, Outcome, Saving
 from django_redsess.session.record import (
     REVISION_SIZE,
     Record,
     data_of,
     log_unusable,
-    named,
     pack,
     revision_of,
     serialized,
+    serializer_named,
     stored_client,
     unpack,
     user_of,
 )
+from django_redsess.session.state import GONE, NO_SNAPSHOT, NOTHING_PENDING, Pending, SessionState, Snapshot
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
 from django_redsess.transport import scripts
@@ -50,9 +50,9 @@ from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import Pipeline, SendSignals, Step, Steps, now, time_of
 
 AHEAD_MIN = 5_000
-"""Milliseconds: the script change does not read the deadline, so it must be ahead by more than a request waits."""
+"""Milliseconds: the script save_fast does not read the deadline, so it must be ahead by more than a request waits."""
 
-Change = tuple[Known, Pipeline[Outcome]]
+Change = tuple[Snapshot, Pipeline[Outcome]]
 """A save by the short way: what is known after it, and the step that sends it."""
 
 
@@ -63,11 +63,11 @@ def change_of(session: SessionState) -> Change | None:
     The script checks only the revision. So the rest must be known in advance: the session is live, only its record
     changes, and its deadline does not move to an earlier time.
     """
-    known, data = session.known, session._session_cache
-    base = known.record
+    snapshot, data = session.snapshot, session._session_cache
+    base = snapshot.record
     if (
         base is None
-        or not known.revision
+        or not snapshot.revision
         or session.pending != NOTHING_PENDING
         or user_of(data) != base.user_id
         or (key := session.session_key) is None
@@ -81,11 +81,11 @@ def change_of(session: SessionState) -> Change | None:
     # Only the general script can find out that a full server has room again.
     if server.outages.under_way and server.outages.affects(scripts.SAVE.name):
         return None
-    if not at or known.due - at < AHEAD_MIN:
+    if not at or snapshot.due - at < AHEAD_MIN:
         return None
     visit = session.visit
     passive, visited = visit is not None and visit.passive, visit is not None
-    times = deadlines.of_save(session.expiry(at), base, known.due, at, passive=passive, visited=visited)
+    times = deadlines.times_of_save(session.expiry(at), base, snapshot.due, at, passive=passive, visited=visited)
     if times is None:
         return None
     deadline_seconds, age_seconds, due, _ = times
@@ -94,21 +94,21 @@ def change_of(session: SessionState) -> Change | None:
     written, serializer = serialized(session.serializer, data)
     record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, written, serializer, base.reserved)
     packed = pack(sid, record)
-    revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > known.due else 0
-    step = operations.change(sid, packed, revision=revision, loaded=known.revision, due=moved, entry=entry)
-    # As Known() does, in half the time.
-    return tuple.__new__(Known, (record, revision, due, False)), step
+    revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > snapshot.due else 0
+    step = operations.save_fast(sid, packed, revision=revision, loaded=snapshot.revision, due=moved, entry=entry)
+    # As Snapshot() does, in half the time.
+    return tuple.__new__(Snapshot, (record, revision, due, False)), step
 
 
 def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
     """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
-    viewed = yield from reading.viewed_by(old_sid)
+    viewed = yield from reading.read_viewed_items(old_sid)
     made = yield from operations.create(sid, saving, viewed)
     if made.status in ("clock", "blocked", "again"):
         return made
     if made.status == "refused":
         # Two requests may sign in at once from one guest's session. The other one may have been first.
-        old = yield from reading.read(old_sid)
+        old = yield from reading.read_session(old_sid)
         if old.record is not None:
             return made
         note = yield from reading.note_of(old_sid)
@@ -120,10 +120,10 @@ def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: by
         # The browser does not get the new key. A server that can be reached may still end the session under it.
         if not server_of(keyspace().of_sid(sid)).outages.out_of_reach.known:
             with suppress(SessionStoreUnavailable):
-                yield from operations.end([sid], Ending())
+                yield from operations.end_by_sid([sid], Ending())
         raise
     if outcome.status != "saved":
-        yield from operations.end([sid], Ending())
+        yield from operations.end_by_sid([sid], Ending())
     return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
 
 
@@ -173,10 +173,10 @@ class SaveAttempts:
         change = None if self.must_create or self.at else change_of(self.session)
         if change is None:
             return operations.AGAIN
-        known, step = change
+        snapshot, step = change
         outcome = yield from step
         if outcome.status == "saved":
-            self.session.known = known
+            self.session.snapshot = snapshot
         return outcome
 
     def _try_general_way(self) -> Steps[Outcome]:
@@ -186,19 +186,19 @@ class SaveAttempts:
         partition = keyspace().of_sid(sid)
         at = self.at or (yield from now(partition))
         expiry = self.session.expiry(at)
-        saving, known = self._made(sid, at, expiry, limit)
+        saving, snapshot = self._made(sid, at, expiry, limit)
         outcome = yield from self._to_send(sid, saving, expiry)
         if saving.item:
             self.session.pending = self.session.pending._replace(item=outcome.item)
         if outcome.status == "saved":
-            begun = self._begun(sid, saving, known) if signals.sessions_began.receivers else []
-            self.session.known = known
+            begun = self._begun(sid, saving, snapshot) if signals.sessions_began.receivers else []
+            self.session.snapshot = snapshot
             self._note_done(sid, saving.item)
             if not signals.hold(begun):
                 yield SendSignals(begun)
             yield from eviction.evict_after_save(sid, saving, outcome)
             if outcome.stored is not None and outcome.stored.message:
-                yield from deliver(sid, saving.user_id, outcome.stored.message)
+                yield from deliver_message(sid, saving.user_id, outcome.stored.message)
         return outcome
 
     def _choose_key(self) -> Limit | None:
@@ -217,15 +217,15 @@ class SaveAttempts:
             session.move_home(user_id, must_create=self.must_create, renews=renews)
         return limit
 
-    def _made(self, sid: str, at: int, expiry: Expiry, limit: Limit | None) -> tuple[Saving, Known]:
+    def _made(self, sid: str, at: int, expiry: Expiry, limit: Limit | None) -> tuple[Saving, Snapshot]:
         """Make the record by the time ``at``. Return what to write, and what is known after it is written."""
-        session, known, base, user_id = self.session, self.session.known, self._base, user_of(self.data)
+        session, snapshot, base, user_id = self.session, self.session.snapshot, self._base, user_of(self.data)
         times, login_ms = None, at if user_id else 0
         if base is not None and user_id == base.user_id and session.pending.sign_in is None:
             visited = session.visit is not None
-            times = deadlines.of_save(expiry, base, known.due, at, passive=session.passive, visited=visited)
+            times = deadlines.times_of_save(expiry, base, snapshot.due, at, passive=session.passive, visited=visited)
             login_ms = base.login_ms
-        times = times or deadlines.of_new(expiry, login_ms, at)
+        times = times or deadlines.times_of_new(expiry, login_ms, at)
         client = session.client_part(user_id)
         data, serializer = serialized(session.serializer, self.data)
         kept = 0 if base is None else base.reserved
@@ -239,8 +239,8 @@ class SaveAttempts:
         name = "sign_in" if login_ms == at else ""
         follows = old_key is not None and session.pending.sign_in is None and self._is_followed(user_id)
         saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, score, name, follows)
-        due = max(times.due, known.due) if times.later_stays else times.due
-        return saving, Known(record, revision_of(packed), due)
+        due = max(times.due, snapshot.due) if times.later_stays else times.due
+        return saving, Snapshot(record, revision_of(packed), due)
 
     def _is_followed(self, user_id: str) -> bool:
         """Tell whether sockets that watch the session under its old key go on: no reason to end copies is known."""
@@ -248,14 +248,14 @@ class SaveAttempts:
         if self.session.pending.ends_copies or base is None or base.user_id != user_id:
             return False
         # Without a revision, another record than ``base`` may be replaced. Another hash is another password.
-        is_loaded = bool(self.session.known.revision)
+        is_loaded = bool(self.session.snapshot.revision)
         return is_loaded and data_of(base).get(HASH_SESSION_KEY) == self.data.get(HASH_SESSION_KEY)
 
     def _address_score(self, base: Record | None, client: bytes, user_id: str) -> str:
         if self.must_create or self.session.pending.rotates_from is not None:
             return address_index.score_of_new(client)
         # Without a revision, another record than ``base`` may be replaced.
-        if base is None or not self.session.known.revision or user_id != base.user_id:
+        if base is None or not self.session.snapshot.revision or user_id != base.user_id:
             return address_index.written_score(client)
         if client == base.client_packed:
             return STAYS
@@ -263,7 +263,7 @@ class SaveAttempts:
         return STAYS if entry is None else entry.score
 
     def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
-        loaded, old_key = self.session.known.revision, self.session.pending.rotates_from
+        loaded, old_key = self.session.snapshot.revision, self.session.pending.rotates_from
         if self.must_create:
             return self._adding(sid, saving, expiry)
         if old_key is None:
@@ -276,10 +276,10 @@ class SaveAttempts:
     def _adding(self, sid: str, saving: Saving, expiry: Expiry) -> Steps[Outcome]:
         session, outcome = self.session, operations.AGAIN
         is_new = session.session_key == session.pending.own_key
-        # The script add ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
+        # create_fast ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
         ends_none = saving.limit is None or saving.limit.is_built_in
         if is_new and not saving.item and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
-            outcome = yield from operations.add(sid, saving)
+            outcome = yield from operations.create_fast(sid, saving)
             is_new = False
         if outcome.status == "again":
             outcome = yield from operations.create(sid, saving, is_new=is_new)
@@ -290,9 +290,9 @@ class SaveAttempts:
             raise CreateError
         return outcome
 
-    def _begun(self, sid: str, saving: Saving, known: Known) -> list[BegunSession]:
+    def _begun(self, sid: str, saving: Saving, snapshot: Snapshot) -> list[BegunSession]:
         """Return the sign-in that this save has stored, if it has stored one."""
-        base, record = self._base, known.record
+        base, record = self._base, snapshot.record
         is_same_user = base is not None and base.user_id == saving.user_id
         replaces = base.login_ms if base is not None and is_same_user else 0
         if record is None or saving.login_ms in (0, replaces):
@@ -315,21 +315,21 @@ class SaveAttempts:
 
     @property
     def _base(self) -> Record | None:
-        return None if self.must_create else self.session.known.record
+        return None if self.must_create else self.session.snapshot.record
 
     def _merge(self, packed: bytes) -> None:
         """Take the record that another request has saved, and apply the changes of this request to it."""
         session, data = self.session, self.data
-        sid, known, serializer = session.stored_sid or "", session.known, session.serializer()
+        sid, snapshot, serializer = session.stored_sid or "", session.snapshot, session.serializer()
         try:
             record = unpack(sid, packed)
             theirs = data_of(record)
         except Exception as error:
             log_unusable(sid, error)
-            session.known = GONE
+            session.snapshot = GONE
             raise UpdateError from None
-        base = data_of(known.record) if known.record else {}
-        by = (serializer, named(known.record.serializer)()) if known.record else (serializer,)
+        base = data_of(snapshot.record) if snapshot.record else {}
+        by = (serializer, serializer_named(snapshot.record.serializer)()) if snapshot.record else (serializer,)
         mine = serializer.loads(serializer.dumps(data))
         # Another serializer may have written the base: a value that is as it was loaded is no change.
         mine |= {key: value for key, value in base.items() if key in data and same(data[key], value, *by)}
@@ -341,7 +341,7 @@ class SaveAttempts:
         }
         data.clear()
         data.update(kept)
-        session.known = Known(record, record.revision, min(known.due, record.deadline_seconds * 1000))
+        session.snapshot = Snapshot(record, record.revision, min(snapshot.due, record.deadline_seconds * 1000))
 
     def _let_others_go_first(self) -> Steps[None]:
         """From the second merge on, wait for a while. Raise SessionStoreUnavailable if the save has taken too long."""
@@ -358,16 +358,16 @@ class SaveAttempts:
 
     def _refuse_if_blocked(self) -> Steps[None]:
         try:
-            yield from blocks.refuse(user_of(self.data))
+            yield from blocks.refuse_if_blocked(user_of(self.data))
         except SignInRefused:
             # As in _refusal.
-            self.session.known = NOTHING_KNOWN
+            self.session.snapshot = NO_SNAPSHOT
             raise
 
     def _refusal(self) -> SessionLimitReached:
         maximum = self.limit.maximum if self.limit is not None else 0
         # flush() must not follow the loaded session to a key that another request has given it.
-        self.session.known = NOTHING_KNOWN
+        self.session.snapshot = NO_SNAPSHOT
         observers.notify_event("sign_in_refused", reason="limit")
         reached = SessionLimitReached(user_limit.REFUSED % {"maximum": maximum})
         reached.user_id = user_of(self.data)

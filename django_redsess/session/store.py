@@ -19,14 +19,14 @@ from redis.exceptions import NoScriptError
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import blocks, deadlines, notice, operations, reading
-from django_redsess.session.known import GONE, NOTHING_KNOWN, NOTHING_PENDING, Known, PendingSignIn, SessionState
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Ending, Outcome
 from django_redsess.session.other_store import OtherStore
 from django_redsess.session.reading import Loaded, Touch
-from django_redsess.session.record import ROUNDED_UP, log_unusable, named, unpack, user_of
+from django_redsess.session.record import ROUNDED_UP, log_unusable, serializer_named, unpack, user_of
 from django_redsess.session.saving import SaveAttempts, change_of
+from django_redsess.session.state import GONE, NO_SNAPSHOT, NOTHING_PENDING, PendingSignIn, SessionState, Snapshot
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
@@ -110,7 +110,7 @@ class SessionStore(SessionState):
         if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
             change = change_of(self)
             if change is not None:
-                known, step = change
+                snapshot, step = change
                 try:
                     outcome = step.run()
                 except NoScriptError:
@@ -119,7 +119,7 @@ class SessionStore(SessionState):
                     self.remember_outage(error)
                     raise
                 if outcome.status == "saved":
-                    self.known = known
+                    self.snapshot = snapshot
                     return
                 return self.run(self.saving(outcome=outcome))
         self.run(self.saving(must_create))
@@ -212,7 +212,7 @@ class SessionStore(SessionState):
         key = self.session_key
         if key is None:
             return {}
-        loaded = yield from reading.read(sid_of(key), self.touch)
+        loaded = yield from reading.read_session(sid_of(key), self.touch)
         data, due = self.decode_loaded(loaded)
         return data if data is not None and due is None else (yield from self.after_loading(loaded, data, due))
 
@@ -229,7 +229,7 @@ class SessionStore(SessionState):
         try:
             record = unpack(sid, packed)
             # Most often it is Django's own: then no function is called to find it.
-            serializer = named(record.serializer) if record.serializer else JSONSerializer
+            serializer = serializer_named(record.serializer) if record.serializer else JSONSerializer
             data: dict[str, Any] = serializer().loads(record.data)
         except Exception as error:  # A serializer may raise anything.
             log_unusable(sid, error)
@@ -237,12 +237,12 @@ class SessionStore(SessionState):
             return {}, None
         moves_to = None
         if "_session_cache" not in self.__dict__:
-            # As Known() does, in half the time.
-            self.known = tuple.__new__(Known, (record, record.revision, due, False))
+            # As Snapshot() does, in half the time.
+            self.snapshot = tuple.__new__(Snapshot, (record, record.revision, due, False))
             # By default, only a time-out that was removed from the settings can have left an earlier deadline.
             if due < record.deadline_seconds * 1000 - ROUNDED_UP or conf.moves_deadlines:
                 active = self.visit is not None and not self.visit.passive
-                moves_to = deadlines.moved(record, due, now) if active else None
+                moves_to = deadlines.moved_by_visit(record, due, now) if active else None
             if MESSAGE_KEY in data:
                 self._tell(data)
         return data, moves_to
@@ -270,7 +270,7 @@ class SessionStore(SessionState):
         """Drop the key of a session that is gone, and keep what its ``note`` tells the visitor."""
         note = note or loaded.expired_note
         self._session_key = None
-        found = notice.read(note)
+        found = notice.notice_in(note)
         self.cookie = self.cookie._replace(
             notice=found, late=bool(reading.rotated_to(note)), was_guest=reading.was_guest(note)
         )
@@ -278,7 +278,7 @@ class SessionStore(SessionState):
             self.visit.on_notice(found)
 
     def _prolonging(self, loaded: Loaded, due: int) -> Steps[None]:
-        base = self.known.record
+        base = self.snapshot.record
         try:
             if base is None or not (yield from operations.prolong(loaded, due)):
                 return
@@ -287,17 +287,17 @@ class SessionStore(SessionState):
             if is_moving(error.__cause__):
                 return
             raise
-        self.known = self.known._replace(due=due)
+        self.snapshot = self.snapshot._replace(due=due)
         if deadlines.sends_cookie(base, loaded.due, due, loaded.now):
             self.cookie = self.cookie._replace(refresh=True)
 
     def touching(self) -> Steps[None]:
         """Touch the session, which was loaded before its visit was known, and move its deadline as a load does."""
-        base, sid = self.known.record, self.stored_sid
+        base, sid = self.snapshot.record, self.stored_sid
         if base is None or sid is None:
             return
-        loaded = yield from reading.read(sid, Touch.SEEN if self.passive else Touch.ACTIVE)
-        due = None if self.passive or loaded.record is None else deadlines.moved(base, loaded.due, loaded.now)
+        loaded = yield from reading.read_session(sid, Touch.SEEN if self.passive else Touch.ACTIVE)
+        due = None if self.passive or loaded.record is None else deadlines.moved_by_visit(base, loaded.due, loaded.now)
         if due is not None:
             yield from self._prolonging(loaded, due)
 
@@ -310,13 +310,13 @@ class SessionStore(SessionState):
         # Once a new key is chosen, the old key names no session for this request.
         if not self._validate_session_key(session_key) or session_key == self.pending.rotates_from:
             return False
-        loaded = yield from reading.read(sid_of(session_key))
+        loaded = yield from reading.read_session(sid_of(session_key))
         return loaded.record is not None
 
     def refuse_blocked(self, user_id: str) -> None:
         """Raise SignInRefused if the user is blocked. The form and the signal of one sign-in ask once together."""
         if self.cleared_user_id != user_id:
-            self.run(blocks.refuse(user_id))
+            self.run(blocks.refuse_if_blocked(user_id))
             self.cleared_user_id = user_id
 
     def claim_sign_in(self, user_id: str) -> bool:
@@ -368,7 +368,7 @@ class SessionStore(SessionState):
     def abandon(self) -> None:
         """Discard all changes since the last save, including a new key. The next access loads the data again."""
         self._session_key = self.saved_key
-        self.known = NOTHING_KNOWN
+        self.snapshot = NO_SNAPSHOT
         self.pending = self.pending._replace(sign_in=None, rotates_from=None, ends_copies=False)
         self.modified = False
         self.__dict__.pop("_session_cache", None)
@@ -380,9 +380,9 @@ class SessionStore(SessionState):
             data = yield from self.opening(no_load=must_create)
         if self.saved_key is None:
             return (yield from self.creating())
-        if self.known.gone and not must_create:
+        if self.snapshot.gone and not must_create:
             raise UpdateError
-        if self.known.record is None and not must_create:
+        if self.snapshot.record is None and not must_create:
             yield from self.read_stored_sign_in()
         outcome = yield from SaveAttempts(self, data, must_create=must_create).steps(outcome)
         if outcome.status == "gone":
@@ -426,7 +426,7 @@ class SessionStore(SessionState):
         pending, is_own = self.pending, session_key is None
         reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
         if is_own:
-            if self.known.record is not None and self.visit is not None and self.visit.on_notice:
+            if self.snapshot.record is not None and self.visit is not None and self.visit.on_notice:
                 # The next sign-in may be another user's. A message of this session is not for that user.
                 self.visit.on_notice(None)
             # Until a rotation is saved, the session is stored under its old key.
@@ -438,18 +438,18 @@ class SessionStore(SessionState):
             return
         # Another request may have rotated the loaded session. Then the session under the new key must end, too. But
         # if it was a guest's, another visitor may have signed in with the same cookie: that session stays.
-        follow = is_own and self.known.record is not None and bool(self.known.record.user_id)
-        yield from operations.end([sid_of(session_key)], Ending(reason), follow=follow)
+        follow = is_own and self.snapshot.record is not None and bool(self.snapshot.record.user_id)
+        yield from operations.end_by_sid([sid_of(session_key)], Ending(reason), follow=follow)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
-        base, user_id = self.known.record, user_of(data)
+        base, user_id = self.snapshot.record, user_of(data)
         signs_in = user_id and base is not None and (not base.user_id or self.pending.sign_in is not None)
         self.pending = self.pending._replace(rotates_from=None, own_key=None)
         if not (outcome.rotated_to and signs_in):
-            self.known = GONE
+            self.snapshot = GONE
             raise UpdateError
         # A double click on "sign in": the first click has moved the session. The second gets a session of its own.
-        self.known = NOTHING_KNOWN
+        self.snapshot = NO_SNAPSHOT
         self._session_key = None
         self.cookie = self.cookie._replace(late=True)
         yield from self.creating()

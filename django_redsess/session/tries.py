@@ -53,5 +53,5 @@ def _forgetting(session: SessionStore, user_id: str) -> Pipeline[None]:
 
 
 def _name(session: SessionStore, user_id: str) -> str:
-    record = session.known.record
+    record = session.snapshot.record
     return keyspace().of_user(user_id).tries_of(user_id, record.login_ms if record else 0)

@@ -37,7 +37,19 @@ from django_redsess.transport.keys import Partition
 FOLDER = files("django_redsess") / "lua"
 
 FILES = (
-    *("common", "user_limit", "blocks", "session", "moving", "growing", "online", "viewed", "cleaning", "tries"),
+    *(
+        "common",
+        "user_limit",
+        "blocks",
+        "eviction",
+        "session",
+        "moving",
+        "growing",
+        "online",
+        "viewed",
+        "cleaning",
+        "tries",
+    ),
     "locking",
     "agreement",
     "acl",
@@ -207,13 +219,12 @@ def _picked(names: Sequence[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]
     return itemgetter(*names) if len(names) > 1 else lambda given: (given[names[0]],) if names else ()
 
 
-ADD = Script("add", task="create")
 ARRIVE = Script("arrive")
-CHANGE = Script("change", task="save")
 CLEAN_ON_CREATE = Script("clean_on_create")
 COPIES = Script("copies", task="scan")
 COPY = Script("copy")
 CREATE = Script("create")
+CREATE_FAST = Script("create_fast", task="create")
 DEPART = Script("depart")
 END = Script("end")
 END_ABOVE = Script("end_above")
@@ -222,6 +233,7 @@ PROLONG = Script("prolong")
 RECEIVE = Script("receive")
 ROTATE = Script("rotate")
 SAVE = Script("save")
+SAVE_FAST = Script("save_fast", task="save")
 
 BLOCK = Script("block")
 RESTORE_BLOCK = Script("restore_block")

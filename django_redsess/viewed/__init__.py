@@ -245,7 +245,7 @@ def _popular(limit: int, offset: int) -> Steps[list[ViewCount]]:
         raise ValueError(f"offset must be 0 or more, not {offset}.")
     if limit < 1:
         return []
-    found = yield from popularity.page(offset, limit)
+    found = yield from popularity.read_most_viewed(offset, limit)
     return [ViewCount(item, count) for item, count in found]
 
 
@@ -274,7 +274,7 @@ async def acount(item: str | int) -> int:
 
 
 def _rank(views: int) -> Steps[int]:
-    more = yield from together(popularity.counts(views + 1))
+    more = yield from together(popularity.count_items(views + 1))
     return sum(part.items for part in more) + 1
 
 
@@ -289,7 +289,7 @@ async def arank(views: int) -> int:
 
 
 def _total() -> Steps[ViewTotal]:
-    counted = yield from together(popularity.counts(1))
+    counted = yield from together(popularity.count_items(1))
     since = min((part.since for part in counted if part.since is not None), default=None)
     return ViewTotal(sum(part.items for part in counted), sum(part.views for part in counted), since)
 
@@ -314,22 +314,22 @@ def reset(*items: str | int) -> int:
 
     The lists of the sessions stay. Raises ValueError if an item can't be an id. Then no count changes.
     """
-    return drive(_removed(popularity.reset([item_id(item) for item in items])))
+    return drive(_removed(popularity.reset_items([item_id(item) for item in items])))
 
 
 async def areset(*items: str | int) -> int:
     """Await what :func:`reset` returns."""
-    return await adrive(_removed(popularity.reset([item_id(item) for item in items])))
+    return await adrive(_removed(popularity.reset_items([item_id(item) for item in items])))
 
 
 def reset_all() -> int:
     """Set the view counts of all items back to 0. Return how many views were removed. Session histories stay."""
-    return drive(_removed(popularity.reset_all()))
+    return drive(_removed(popularity.reset_all_items()))
 
 
 async def areset_all() -> int:
     """Await what :func:`reset_all` returns."""
-    return await adrive(_removed(popularity.reset_all()))
+    return await adrive(_removed(popularity.reset_all_items()))
 
 
 def resolve(items: Collection[str]) -> dict[str, Any]:

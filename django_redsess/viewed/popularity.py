@@ -35,7 +35,7 @@ class ViewTotal(NamedTuple):
     since: datetime | None = None
 
 
-def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
+def read_most_viewed(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
     """
     Read ``limit`` items and their views, from rank ``first`` on. The most viewed item has rank 0.
 
@@ -50,7 +50,7 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
         return [(item.decode(errors="replace"), _views(score)) for score, item in with_scores(entries)]
     starts, passed = [0] * len(partitions), 0
     if first + limit > SHALLOW:
-        starts = yield from split(first)
+        starts = yield from split_rank(first)
         passed = first
 
     def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[tuple[int, int, bytes]]]:
@@ -70,7 +70,7 @@ def page(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
     return [(item.decode(errors="replace"), -views) for views, _, item in found[first - passed :]]
 
 
-def split(rank: int) -> Steps[list[int]]:
+def split_rank(rank: int) -> Steps[list[int]]:
     """
     Return how many of the ``rank`` most viewed items each partition has.
 
@@ -94,39 +94,39 @@ def split(rank: int) -> Steps[list[int]]:
     return sure
 
 
-def counts(at_least: int) -> list[ScriptCall[ViewTotal]]:
+def count_items(at_least: int) -> list[ScriptCall[ViewTotal]]:
     """Count each partition's items that have at least ``at_least`` views, and the views of all its items."""
     args = scripts.COUNT_ITEMS.arguments(at_least=at_least)
-    return [_call(partition, scripts.COUNT_ITEMS, args, _total) for partition in keyspace().partitions]
+    return [_popularity_call(partition, scripts.COUNT_ITEMS, args, _total_in) for partition in keyspace().partitions]
 
 
 def views_of(item: str) -> ScriptCall[int]:
     """Read how often ``item`` was viewed."""
     partition = keyspace().of_item(item)
     args = scripts.VIEW_COUNTS.arguments(items=[item])
-    return _call(partition, scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
+    return _popularity_call(partition, scripts.VIEW_COUNTS, args, lambda reply: _views(reply[0] or 0))
 
 
-def reset(items: Sequence[str]) -> list[ScriptCall[int]]:
+def reset_items(items: Sequence[str]) -> list[ScriptCall[int]]:
     """Remove the view counts of these items, up to 250 a call. Each call returns how many views it removed."""
     script = scripts.RESET_COUNTS
     by_partition: dict[Partition, list[str]] = {}
     for item in dict.fromkeys(items):
         by_partition.setdefault(keyspace().of_item(item), []).append(item)
     return [
-        _call(partition, script, script.arguments(items=some[at : at + AT_ONCE_MAX]), int)
+        _popularity_call(partition, script, script.arguments(items=some[at : at + AT_ONCE_MAX]), int)
         for partition, some in by_partition.items()
         for at in range(0, len(some), AT_ONCE_MAX)
     ]
 
 
-def reset_all() -> list[ScriptCall[int]]:
+def reset_all_items() -> list[ScriptCall[int]]:
     """Remove the view counts of each partition's items. Each call returns how many views it removed."""
     args = scripts.RESET_COUNTS.arguments(items=())
-    return [_call(partition, scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
+    return [_popularity_call(partition, scripts.RESET_COUNTS, args, int) for partition in keyspace().partitions]
 
 
-def trim(keep: Sequence[int], *, limit: int) -> list[ScriptCall[tuple[int, int]]]:
+def trim_items(keep: Sequence[int], *, limit: int) -> list[ScriptCall[tuple[int, int]]]:
     """
     Remove up to ``limit`` (250 at most) of each partition's least viewed items. ``keep`` says how many each one keeps.
 
@@ -134,7 +134,7 @@ def trim(keep: Sequence[int], *, limit: int) -> list[ScriptCall[tuple[int, int]]
     """
     script = scripts.TRIM_ITEMS
     return [
-        _call(partition, script, script.arguments(keep=kept, limit=limit), tuple)
+        _popularity_call(partition, script, script.arguments(keep=kept, limit=limit), tuple)
         for partition, kept in zip(keyspace().partitions, keep, strict=True)
     ]
 
@@ -150,12 +150,12 @@ def _bound_at(score: int) -> Steps[RankedScore]:
     return RankedScore(score, [count for (count,) in found])
 
 
-def _total(reply: Sequence[bytes | int]) -> ViewTotal:
+def _total_in(reply: Sequence[bytes | int]) -> ViewTotal:
     items, views, since = map(int, reply)
     return ViewTotal(items, views, time_of(since * 1000) if since else None)
 
 
-def _call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> ScriptCall[T]:
+def _popularity_call(partition: Partition, script: Script, args: Values, read: Callable[..., T]) -> ScriptCall[T]:
     return ScriptCall(partition, script, script.keys(partition, popularity=partition.viewed), args, read)
 
 

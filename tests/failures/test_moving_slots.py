@@ -129,9 +129,9 @@ def test_a_read_whose_deadline_can_not_be_moved_works(nodes, settings) -> None:
         assert request(session.session_key or "", {})["data"]["colour"] == "blue"
     assert slot.content() == before
     slot.end()
-    due = drive(reading.read(world.user.sid or "")).due
+    due = drive(reading.read_session(world.user.sid or "")).due
     request(world.user.session_key or "", {})
-    assert drive(reading.read(world.user.sid or "")).due < due
+    assert drive(reading.read_session(world.user.sid or "")).due < due
 
 
 @pytest.mark.parametrize("moving", ["here", "home", "here, but later"])

@@ -26,7 +26,7 @@ WAYS: dict[str, Callable[[str], int]] = {
     "kicked": lambda sid: len(online.end(sid, message="x" * 200)),
     "expired": lambda sid: sum(cleaning.expired()),
     "evicted": lambda sid: sum(cleaning.evicted(maximum=0)),
-    "replaced": lambda sid: len(drive(operations.end([sid], operations.Ending(Reason.REPLACED)))),
+    "replaced": lambda sid: len(drive(operations.end_by_sid([sid], operations.Ending(Reason.REPLACED)))),
 }
 
 

@@ -138,7 +138,7 @@ def test_a_request_under_way_is_answered_and_saved_before_its_site_stops(start, 
         stopped.process.terminate()
         wait_until(lambda: "Handling signal: term" in stopped.log)
 
-    proxy.before(scripts.CHANGE.digest, stop)
+    proxy.before(scripts.SAVE_FAST.digest, stop)
     visitor.swap(stopped)
     visitor.visit(goes_on)
     assert stopped.process.wait(timeout=30) == 0

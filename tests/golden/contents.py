@@ -18,7 +18,7 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving import marks
 from django_redsess.session import messages, tries
-from django_redsess.session.other_store import EndedBefore
+from django_redsess.session.other_store import EndBefore
 from tests.helpers.store import (
     Client,
     Record,
@@ -144,7 +144,7 @@ def fill(client: Any) -> dict[str, str]:
     for user, (message, by) in BLOCKS.items():
         assert blocks.set_block(blocks.Block(user, FOR_EVER, message, by)).run()
     assert blocks.set_block(blocks.Block("22", FOR_EVER)).run()
-    assert blocks.lift("22").run()
+    assert blocks.lift_block("22").run()
     loaded = SessionStore(keys["user"])
     loaded.load()
     drive(tries.count(loaded, "7", maximum=5, seconds=300))
@@ -183,14 +183,14 @@ def _moved() -> tuple[str, str]:
     Return its key here, and the one that it had there.
     """
     user, data, address, agent = SESSIONS[MOVED][:4]
-    here, there, now = new_key(bucket_of_user(user)), new_key(0), reading.time().run()
+    here, there, now = new_key(bucket_of_user(user)), new_key(0), reading.read_time().run()
     end = now + AGE_SECONDS * 1000
     packed = client_packed(Client(address, agent))
     record = Record(user, now, end // 1000, AGE_SECONDS, packed, JSONSerializer().dumps(data))
     status, _ = marks.copy(sid_of(here), marks.Copy(record, end, now, end, now), now, sid_of(there)).run()
     assert status == "copied"
     assert drive(marks.moved_to(sid_of(there), end, sid_of(here)))
-    for which in (EndedBefore(["20"]), EndedBefore(None, users=True, guests=True)):
+    for which in (EndBefore(["20"]), EndBefore(None, users=True, guests=True)):
         drive(marks.end_before(which))
     return here, there
 
@@ -203,7 +203,7 @@ def _ended(client: Any) -> dict[str, str]:
     leaving.flush()
     online.end(sid_of(keys["kicked"]))
     online.end(sid_of(keys["kicked with a message"]), message=MESSAGE)
-    drive(messages.tell(["15"], MESSAGE))
+    drive(messages.tell_users(["15"], MESSAGE))
     make_due(client, sid_of(keys["expired"]))
     assert sum(cleaning.expired()) == 1
     return keys

@@ -145,7 +145,7 @@ def test_blocks_hold_and_can_be_lifted(golden) -> None:
         session[SESSION_KEY] = user
         with pytest.raises(SignInRefused):
             session.save()
-    assert all(blocks.lift(user).run() for user in BLOCKS)
+    assert all(blocks.lift_block(user).run() for user in BLOCKS)
     assert online.blocked() == []
 
 

@@ -24,7 +24,7 @@ from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, tries
 from django_redsess.session.lock import SessionLock
-from django_redsess.session.other_store import EndedBefore
+from django_redsess.session.other_store import EndBefore
 from django_redsess.signals import Reason
 from django_redsess.viewed import popularity
 from tests.helpers.store import (
@@ -72,7 +72,7 @@ class World:
         sid = self.copied.sid or ""
         record = with_revision(client.hget(self.partition.login, sid), marks.COPIED)
         client.hset(self.partition.login, sid, record)
-        self.copy = self.copied.known.revision + b"random"
+        self.copy = self.copied.snapshot.revision + b"random"
         client.set(self.partition.moved_of(sid), self.copy, px=100_000)
 
 
@@ -107,8 +107,8 @@ def _is_noted(session: SessionStore) -> bool:
 
 def _found(world: World) -> transfer.Found:
     """A session of another store, as it was read there."""
-    now = reading.time().run()
-    return transfer.Found(now, world.user.known.record, now + 100_000, now)
+    now = reading.read_time().run()
+    return transfer.Found(now, world.user.snapshot.record, now + 100_000, now)
 
 
 def _tries_left(session: SessionStore) -> int:
@@ -294,11 +294,11 @@ def flush_user(world: World) -> Work:
 
 @operation
 def prolong(world: World) -> Work:
-    loaded = drive(reading.read(world.user.sid or ""))
+    loaded = drive(reading.read_session(world.user.sid or ""))
     later = loaded.due + 60_000
     operations.prolong(loaded, later).run()
     yield
-    assert drive(reading.read(world.user.sid or "")).due == later
+    assert drive(reading.read_session(world.user.sid or "")).due == later
 
 
 def _lock(session: SessionStore) -> list[Any]:
@@ -339,17 +339,17 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
     "end_before": (
-        lambda world: drive(marks.end_before(EndedBefore(["7"]))),
+        lambda world: drive(marks.end_before(EndBefore(["7"]))),
         lambda world: drive(marks.lives("", "7", 0)) is None,
     ),
     "receive": (
         lambda world: drive(transfer._receive({world.coming: _found(world)}, {})),
-        lambda world: revision_of(drive(reading.read(world.coming)).record or b"") == marks.COPIED,
+        lambda world: revision_of(drive(reading.read_session(world.coming)).record or b"") == marks.COPIED,
     ),
     "depart": (
         lambda world: drive(
             transfer._depart(
-                {world.user.sid or "": world.user.known.revision + b"random"}, {world.user.sid or "": _found(world)}
+                {world.user.sid or "": world.user.snapshot.revision + b"random"}, {world.user.sid or "": _found(world)}
             )
         ),
         lambda world: _are_gone(world.user),
@@ -383,7 +383,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     "reset_an_item": (lambda world: viewed.reset("lamp"), lambda world: viewed.count("lamp") == 0),
     "reset_all_items": (lambda world: viewed.reset_all(), lambda world: _no_views()),
     "trim_items": (
-        lambda world: [call.run() for call in popularity.trim([0], limit=10)],
+        lambda world: [call.run() for call in popularity.trim_items([0], limit=10)],
         lambda world: _no_views(),
     ),
     "sample": (lambda world: cleaning.sample(), lambda world: True),
@@ -429,7 +429,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "views": lambda: viewed.count("lamp"),
         "total of views": viewed.total,
         "rank": lambda: viewed.rank(1),
-        "items to move": lambda: len(reading.viewed_by(sid).run()),
+        "items to move": lambda: len(reading.read_viewed_items(sid).run()),
         "backlog": lambda: [call.run() for call in cleaning.count_backlog()],
         "next deadline": lambda: [call.run() is None for call in cleaning.next_deadline()],
         "check": faults,

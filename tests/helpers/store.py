@@ -21,9 +21,9 @@ from django_redsess.session import blocks, operations, reading, tries
 from django_redsess.session.address_index import address_score
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.encryption import decrypted
-from django_redsess.session.known import Visit
 from django_redsess.session.notice import Notice
 from django_redsess.session.record import Client, Record, client_packed, pack, revision_of, unpack, with_revision
+from django_redsess.session.state import Visit
 from django_redsess.session.user_limit import REFUSE, Limit
 from django_redsess.signals import Reason
 from django_redsess.transport import agreement, attempts, scripts
@@ -196,7 +196,7 @@ def _put_in_place(client: redis.Redis, sid: str, record: Record) -> None:
 
 def written(sid: str, user_id: str = "", *, age_seconds: float = 60) -> operations.Saving:
     """Return what a save writes of a session without data."""
-    now = reading.time().run()
+    now = reading.read_time().run()
     login_ms = now if user_id else 0
     age = ceil(age_seconds)
     record = Record(user_id, login_ms, now // 1000 + 1 + age, age, b"", b"{}")

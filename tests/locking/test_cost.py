@@ -24,9 +24,9 @@ def browser(request, site_settings, new_session) -> Browser:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("unlocked/count", ["read", "change"]),
-        ("count", ["lock", "read", "change", "unlock"]),
-        ("twice/count", ["lock", "read", "change", "unlock"]),
+        ("unlocked/count", ["read", "save_fast"]),
+        ("count", ["lock", "read", "save_fast", "unlock"]),
+        ("twice/count", ["lock", "read", "save_fast", "unlock"]),
         ("holds", ["lock", "unlock"]),
         ("signs-out", ["lock", "read", "end", "unlock"]),
     ],
@@ -41,8 +41,8 @@ def test_a_lock_takes_two_round_trips(browser, sent, path: str, expected: list[s
 @pytest.mark.parametrize(
     ("middleware", "expected"),
     [
-        ("ReadsOnTheWayIn", ["read", "lock", "read", "change", "unlock"]),
-        ("WritesOnTheWayIn", ["read", "lock", "change", "change", "unlock"]),
+        ("ReadsOnTheWayIn", ["read", "lock", "read", "save_fast", "unlock"]),
+        ("WritesOnTheWayIn", ["read", "lock", "save_fast", "save_fast", "unlock"]),
     ],
 )
 def test_a_session_that_was_read_before_takes_one_more(
@@ -61,7 +61,7 @@ def test_who_brings_an_unknown_session_is_asked_about_once(browser, sent, settin
     browser.client.handler.load_middleware(is_async=isinstance(browser.client, AsyncClient))
     browser.cookie = "k" * 32
     assert browser.get("/locks/count/").content == b"0"
-    assert sent == ["read", "note", "lock", "add"]
+    assert sent == ["read", "note", "lock", "create_fast"]
 
 
 def test_a_lock_sends_nothing_else(browser, commands) -> None:

@@ -10,7 +10,7 @@ VIEW = {"item": "lamp", "keep": 25, "items_max": 100}
 
 
 def adding(store: Store, name: str, user: str = "", **other: Any) -> dict[str, Any]:
-    """What add takes for a new session."""
+    """What create_fast takes for a new session."""
     keys = store.partition
     listed: dict[str, Any] = {"seen_list": keys.guests}
     if user:

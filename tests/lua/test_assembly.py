@@ -19,7 +19,7 @@ def test_every_file_is_read_and_every_script_in_it_has_a_name_here() -> None:
     assert sorted(TEXTS) == sorted(script.name for script in scripts.all_scripts())
 
 
-@pytest.mark.parametrize("script", [scripts.CHANGE, scripts.ADD], ids=lambda script: script.name)
+@pytest.mark.parametrize("script", [scripts.SAVE_FAST, scripts.CREATE_FAST], ids=lambda script: script.name)
 def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script(script: Script) -> None:
     given = {name: 1 for name, kind in declares(script.text, "ARGV") if kind != "?"}
     for name in given:
@@ -37,7 +37,7 @@ def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script
 def test_a_script_may_end_sessions_where_it_replies_what_has_ended() -> None:
     assert scripts.END.ends
     assert all(
-        ("end_sessions(" in script.text) == ("with_ended(" in TEXTS[script.name]) for script in scripts.all_scripts()
+        ("remove_sessions(" in script.text) == ("with_ended(" in TEXTS[script.name]) for script in scripts.all_scripts()
     )
 
 
@@ -45,7 +45,7 @@ def test_no_script_begins_to_write_and_then_misses_a_key_while_a_slot_moves_key_
     """A server looks for declared keys before it runs a script, and for those whose names it makes while it runs."""
     declare_all = {script.name for script in scripts.all_scripts() if script.declares_all}
     make_names = {script.name for script in scripts.all_scripts() if MAKES_NAMES.search(script.text)}
-    # add declares the list of a user, which it writes.
-    assert declare_all & make_names <= {"add"}
-    assert {"add", "change", "prolong", "count_view", "agreement"} <= declare_all
+    # create_fast declares the list of a user, which it writes.
+    assert declare_all & make_names <= {"create_fast"}
+    assert {"create_fast", "save_fast", "prolong", "count_view", "agreement"} <= declare_all
     assert not {"end", "save", "rotate", "create", "page", "expire"} & declare_all

@@ -105,7 +105,7 @@ def test_what_is_no_sign_in_of_a_blocked_user_is_saved(store) -> None:
 def test_add_leaves_a_blocked_user_to_create(store) -> None:
     store.run(scripts.BLOCK, **blocking(store))
     before = store.content()
-    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b", "7")) == 0
+    assert store.run(scripts.CREATE_FAST, {"first": 1}, **adding(store, "b", "7")) == 0
     assert store.content() == before
     for user in ("8", ""):
-        assert store.run(scripts.ADD, {"first": 1}, **adding(store, f"b{user}", user)) == 1
+        assert store.run(scripts.CREATE_FAST, {"first": 1}, **adding(store, f"b{user}", user)) == 1

@@ -13,23 +13,23 @@ pytestmark = pytest.mark.both_servers
 def test_add_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> None:
     store.add("a", seen=-HOUR)
     before = store.content()
-    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
+    assert store.run(scripts.CREATE_FAST, {"first": 1}, **adding(store, "b")) == b"%d" % (store.now + HOUR)
     assert store.content() == before
-    assert store.run(scripts.ADD, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
+    assert store.run(scripts.CREATE_FAST, {"first": 1}, **adding(store, "b", at=store.now + HOUR)) == 1
 
 
 def test_add_leaves_a_user_at_the_limit_to_create(store) -> None:
     store.add("a", "7")
     given = adding(store, "b", "7")
-    assert store.run(scripts.ADD, {"first": 1}, **{**given, "limit": 1}) == 0
-    assert store.run(scripts.ADD, {"first": 1}, **{**given, "limit": 2}) == 1
+    assert store.run(scripts.CREATE_FAST, {"first": 1}, **{**given, "limit": 1}) == 0
+    assert store.run(scripts.CREATE_FAST, {"first": 1}, **{**given, "limit": 2}) == 1
 
 
 def test_change_returns_the_record_of_another_request(store) -> None:
     there = store.add("a")
     before, record = store.content(), store.record("a")
-    assert store.run(scripts.CHANGE, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
-    assert store.run(scripts.CHANGE, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
+    assert store.run(scripts.SAVE_FAST, sid=store.sid("a"), loaded=b"others", record=record, due=store.now) == there
+    assert store.run(scripts.SAVE_FAST, sid=store.sid("b"), loaded=b"others", record=record, due=store.now) is None
     assert store.content() == before
 
 

@@ -147,7 +147,7 @@ def test_where_it_was_sent_and_as_what(redis, settings, notes, new_session) -> N
     assert (read.address, read.port, read.database, read.peer) == (host, port, 0, "")
     # The session was created a moment ago, so the time is known.
     assert (read.script, read.commands) == ("", 2)
-    assert (created.script, created.commands > 1) == ("add", True)
+    assert (created.script, created.commands > 1) == ("create_fast", True)
     assert 0 < seconds < TIMEOUT * 10
     assert error is None
 

@@ -67,7 +67,7 @@ def sid_for(user_id: str, number: int) -> str:
 
 
 def put(client: redis_py.Redis, sessions: Iterable[Known]) -> None:
-    reading.time().run()  # Agrees on the number of partitions.
+    reading.read_time().run()  # Agrees on the number of partitions.
     now = now_of(client)
     with client.pipeline(transaction=False) as together:
         for each in sessions:

@@ -13,8 +13,8 @@ from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check
 from django_redsess.session.address_index import address_of, address_score
-from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, client_packed
+from django_redsess.session.state import Visit
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from tests.helpers.outages import caches, full
@@ -123,7 +123,7 @@ def test_a_save_from_the_same_address_sends_nothing_more(redis, index, save, com
 @pytest.mark.parametrize("data", [{}, user()], ids=["guest", "user"])
 def test_a_save_from_another_address_moves_the_entry(redis, partitions, index, save, sent, data: Any) -> None:
     kind, session = "users" if data else "guests", begun(HOME, **data)
-    for address, item, way in ((AWAY, "", "change"), (HOME, "lamp", "save"), (V6, "", "change")):
+    for address, item, way in ((AWAY, "", "save_fast"), (HOME, "lamp", "save"), (V6, "", "save_fast")):
         sent.clear()
         again = visited(address, session.session_key, colour=address)
         again.viewed(item)
@@ -266,11 +266,11 @@ def test_a_repair_takes_out_what_does_not_belong_there_and_corrects_a_place(redi
 @pytest.mark.usefixtures("known_scripts")
 def test_what_is_repeated_because_its_reply_was_lost_is_written_once(redis, proxy, settings, index, save) -> None:
     settings.CACHES = caches(proxy.url)
-    proxy.lose_reply(scripts.ADD.digest)
+    proxy.lose_reply(scripts.CREATE_FAST.digest)
     session = visited(HOME, **user())
     save(session)
     assert entries(redis) == {session.sid: entry("users", HOME)}
-    proxy.lose_reply(scripts.CHANGE.digest)
+    proxy.lose_reply(scripts.SAVE_FAST.digest)
     save(visited(AWAY, session.session_key, colour="red"))
     assert entries(redis) == {session.sid: entry("users", AWAY)}
     again = visited(V6, session.session_key)
@@ -287,7 +287,7 @@ def test_on_a_full_server_the_general_script_makes_room_among_guests_and_moves_t
     sent.clear()
     with full(redis):
         again.save()
-    assert set(sent) == {"change", "save"}
+    assert set(sent) == {"save_fast", "save"}
     assert SessionStore(session.session_key)["colour"] == "red"
     there = entries(redis)
     assert there.pop(str(session.sid)) == entry("users", AWAY)

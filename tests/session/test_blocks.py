@@ -295,8 +295,8 @@ def test_a_sign_in_that_is_saved_at_once_does_not_ask(sent, set_limit, new_sessi
     # The save after the view has nothing new to say, and Django's login() does not know that.
     sign_in("8", there)
     assert sent[0] == "read"
-    assert sent[-1] == "change"
+    assert sent[-1] == "save_fast"
     assert "block" not in sent
     sent.clear()
     sign_in("8")
-    assert sent == ["create", "change"]
+    assert sent == ["create", "save_fast"]

@@ -25,7 +25,6 @@ from django_redsess.conf import Conf
 from django_redsess.exceptions import SessionNotReadable
 from django_redsess.online.searching import HEAD_BYTES
 from django_redsess.session import encryption
-from django_redsess.session.known import Visit
 from django_redsess.session.record import (
     RESERVED,
     Client,
@@ -41,6 +40,7 @@ from django_redsess.session.record import (
     revision_of,
     unpack,
 )
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.outages import lines_of
 from tests.helpers.store import faults, text_of

@@ -149,7 +149,7 @@ WAYS: dict[str, tuple[Callable[[redis_py.Redis, str], object], Reason, int]] = {
     "expired": (expire, Reason.EXPIRED, HOUR),
     "evicted": (lambda redis, sid: list(cleaning.evicted(maximum=0)), Reason.EVICTED, HOUR),
     "replaced": (
-        lambda redis, sid: drive(operations.end([sid], operations.Ending(Reason.REPLACED))),
+        lambda redis, sid: drive(operations.end_by_sid([sid], operations.Ending(Reason.REPLACED))),
         Reason.REPLACED,
         HOUR,
     ),
@@ -224,7 +224,7 @@ OWN_ENDS = {
     "aflush": lambda session: asyncio.run(session.aflush()),
     "delete": SessionStore.delete,
     "adelete": lambda session: asyncio.run(session.adelete()),
-    "invalidated": lambda session: drive(operations.end([session.sid], operations.Ending(Reason.INVALIDATED))),
+    "invalidated": lambda session: drive(operations.end_by_sid([session.sid], operations.Ending(Reason.INVALIDATED))),
 }
 
 
@@ -261,7 +261,7 @@ def test_asking_takes_a_load_and_a_question_and_none_once_loaded(
 
 SECOND_ENDS = {
     "kicked": lambda session: online.end(session.sid, message="Second."),
-    "replaced": lambda session: drive(operations.end([session.sid], operations.Ending(Reason.REPLACED))),
+    "replaced": lambda session: drive(operations.end_by_sid([session.sid], operations.Ending(Reason.REPLACED))),
     "cleaned up": lambda session: call_command("clearsessions"),
     "signed out": sign_out,
 }

@@ -24,8 +24,8 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.session import operations
-from django_redsess.session.known import Visit
 from django_redsess.session.record import Client
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive
 from tests.helpers.oracle import disagreements

@@ -192,7 +192,7 @@ def test_a_deadline_that_was_not_asked_for_is_never_taken_for_a_later_one(
                 found.set_expiry(timezone.now() + timedelta(seconds=rng.choice([5_000, 10_000])))
             case 2:
                 found.set_expiry(None)
-        assert found.known.due <= due(redis, session), step
+        assert found.snapshot.due <= due(redis, session), step
         if rng.random() < 0.7:
             found.save()
             # The cookie is told this time.
@@ -307,7 +307,7 @@ def test_a_refused_touch_does_not_disturb_the_read(
         refused = own_server.client.info("errorstats")
         # Redis refuses a write to what is not there as well: both touches of each read.
         assert sum(error["count"] for error in refused.values()) >= 6
-        assert reading.time().run() > 0
+        assert reading.read_time().run() > 0
     assert own_server.client.info("stats")["total_connections_received"] + connections <= connections + 1
 
 

@@ -13,8 +13,8 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.known import Visit
 from django_redsess.session.record import RESERVED, Client, Record, pack, revision_of, unpack
+from django_redsess.session.state import Visit
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Steps, drive
@@ -85,7 +85,7 @@ def test_a_change_of_what_was_loaded_takes_the_short_way(
     # And the same object once more.
     again["size"] = 5
     again.save()
-    assert sent == ["read", "change", "change"]
+    assert sent == ["read", "save_fast", "save_fast"]
     found = SessionStore(session.session_key)
     assert (found["colour"], found["size"]) == ("red", 5)
     after = record(redis, session)
@@ -110,7 +110,7 @@ def test_what_became_due_since_it_was_known_is_not_saved(redis, new_session, was
 
 
 @pytest.mark.parametrize("passive", [False, True])
-@pytest.mark.parametrize(("item", "way"), [("", "change"), ("lamp", "save")])
+@pytest.mark.parametrize(("item", "way"), [("", "save_fast"), ("lamp", "save")])
 def test_a_deadline_that_has_slid_meanwhile_stays(
     redis, settings, new_session, sent, passive: bool, item: str, way: str
 ) -> None:
@@ -140,7 +140,7 @@ def test_an_active_save_moves_the_deadline_later_once_in_a_twentieth(redis, new_
         again.save()
         moved += due(redis, session) != before
         assert left(redis, session) > AGE - 1
-    assert sent[-1] == "change"
+    assert sent[-1] == "save_fast"
     assert 3 <= moved <= 5
 
 
@@ -164,7 +164,7 @@ def test_the_client_is_kept_by_who_does_not_know_one(new_session, sent) -> None:
     for change in (opened(session), in_a_shell(session)):
         change["at"] = len(sent)
         change.save()
-        assert sent[-1] == "change"
+        assert sent[-1] == "save_fast"
         found = online.get(str(session.sid))
         assert (found.address, found.user_agent) == ("192.0.2.1", "Mozilla")
 
@@ -177,7 +177,7 @@ def test_a_server_that_forgot_the_script_is_told_it_once(redis, new_session, sen
         sent.clear()
         session["colour"] = colour
         session.save()
-    assert sent == ["change"]
+    assert sent == ["save_fast"]
     assert SessionStore(session.session_key)["colour"] == "green"
 
 
@@ -315,11 +315,11 @@ def test_a_mismatch_is_merged_at_once_and_the_short_way_taken_again(new_session,
     sent.clear()
     round_trips()
     one.save()
-    assert (sent, round_trips()) == (["change", "change"], 2)
+    assert (sent, round_trips()) == (["save_fast", "save_fast"], 2)
     # And knows the other's, too.
     one["shape"] = "round"
     one.save()
-    assert (sent[2:], round_trips()) == (["change"], 1)
+    assert (sent[2:], round_trips()) == (["save_fast"], 1)
     found = SessionStore(session.session_key)
     assert (found["size"], found["colour"], found["shape"]) == (5, "red", "round")
 
@@ -355,8 +355,8 @@ def test_a_save_whose_reply_was_lost_is_done_once(redis, proxy, settings, new_se
             write(session, size=5)
             settings.CACHES = caches(proxy.url)
 
-    proxy.lose_reply(scripts.CHANGE.digest)
-    proxy.before(scripts.CHANGE.digest, lambda: proxy.before(scripts.CHANGE.digest, meanwhile))
+    proxy.lose_reply(scripts.SAVE_FAST.digest)
+    proxy.before(scripts.SAVE_FAST.digest, lambda: proxy.before(scripts.SAVE_FAST.digest, meanwhile))
     sent.clear()
     one.save()
     ways = list(sent)
@@ -367,7 +367,7 @@ def test_a_save_whose_reply_was_lost_is_done_once(redis, proxy, settings, new_se
     if others_save:
         assert SessionStore(session.session_key)["size"] == 5
     else:
-        assert ways == ["change"]
+        assert ways == ["save_fast"]
         assert packed(redis, session) == found[0]
 
 
@@ -381,7 +381,7 @@ def test_a_save_in_an_outage_raises_and_changes_nothing(proxy, settings, new_ses
     with pytest.raises(SessionStoreUnavailable):
         one.save()
     settings.CACHES = direct
-    assert sent == ["change"]
+    assert sent == ["save_fast"]
     assert SessionStore(session.session_key)["colour"] == "blue"
 
 

@@ -9,8 +9,8 @@ from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import operations
-from django_redsess.session.known import Visit
 from django_redsess.session.record import Client, unpack
+from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
 from tests.helpers.store import make_due, names_of_sessions, stored
 

@@ -57,7 +57,7 @@ Text = Annotated[str, BeforeValidator(_storable)]
 SessionId = Annotated[str, Field(min_length=1, description="The id of a session: that of a list.")]
 UserId = Annotated[str, Field(min_length=1, description="The primary key of a user as text.")]
 Searched = Annotated[Text, Field(max_length=TEXT_MAX), AfterValidator(str.strip)]
-Message = Annotated[Text, Field(max_length=MESSAGE_MAX), AfterValidator(notice.clean)]
+Message = Annotated[Text, Field(max_length=MESSAGE_MAX), AfterValidator(notice.clean_text)]
 Moment = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_within_the_calendar)]
 
 Seconds = Annotated[float, BeforeValidator(lambda at: at.timestamp())]

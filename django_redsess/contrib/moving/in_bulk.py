@@ -350,7 +350,7 @@ def _mark_elsewhere(moved: Sequence[_Session]) -> None:
     for each, is_set in zip(moved, drive(marks.set_marks(entries)), strict=True):
         if not is_set and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
             # It was ended by its old key while it was copied.
-            drive(operations.end([each.sid], operations.Ending(Reason.INVALIDATED)))
+            drive(operations.end_by_sid([each.sid], operations.Ending(Reason.INVALIDATED)))
 
 
 def _take_late_changes(moved: Sequence[_Session]) -> None:

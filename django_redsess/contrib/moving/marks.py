@@ -21,7 +21,7 @@ from django.conf import settings
 
 from django_redsess.session import reading
 from django_redsess.session.address_index import score_of_new
-from django_redsess.session.other_store import EndedBefore, Watched
+from django_redsess.session.other_store import EndBefore, Watched
 from django_redsess.session.reading import texts_of
 from django_redsess.session.record import Record, pack, with_revision
 from django_redsess.transport import packing, scripts, steps
@@ -164,7 +164,7 @@ def _outcome(reply: list[bytes], _: EndedSessions) -> tuple[str, int]:
     return reply[0].decode(), int(reply[1]) if len(reply) > 1 else 0
 
 
-def end_before(which: EndedBefore) -> Steps[None]:
+def end_before(which: EndBefore) -> Steps[None]:
     """Note which sessions are over in the other store."""
     script, space = scripts.END_BEFORE, keyspace()
     kept = [*(f"session {sid}" for sid in which.keep), *(f"user {user_id}" for user_id in which.keep_users)]

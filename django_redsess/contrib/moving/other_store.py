@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from django_redsess.contrib.moving import marks
 from django_redsess.contrib.moving.sources import source
-from django_redsess.session.other_store import EndedBefore, Watched
+from django_redsess.session.other_store import EndBefore, Watched
 from django_redsess.transport.keys import Store
 from django_redsess.transport.steps import Steps
 
@@ -21,7 +21,7 @@ class ForeignStore:
     def own_stores(self) -> Sequence[Store | None]:
         return (None,)
 
-    def note_end_before(self, which: EndedBefore) -> Steps[None]:
+    def note_end_before(self, which: EndBefore) -> Steps[None]:
         yield from marks.end_before(which)
 
     def note_ends(self, sids: Sequence[str]) -> Steps[None]:

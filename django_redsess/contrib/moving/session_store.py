@@ -27,11 +27,11 @@ from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import Row, fill
 from django_redsess.session import blocks, deadlines, operations, reading, user_limit
 from django_redsess.session.address_index import clean_client
-from django_redsess.session.known import NOTHING_PENDING, Known, PendingSignIn, SessionState, is_key
 from django_redsess.session.merge import merge, same
 from django_redsess.session.reading import Loaded
 from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of, serialized, user_of
 from django_redsess.session.saving import SaveAttempts
+from django_redsess.session.state import NOTHING_PENDING, PendingSignIn, SessionState, Snapshot, is_key
 from django_redsess.session.store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.connections import server_of
@@ -79,7 +79,7 @@ class SessionStore(OwnSessionStore):
             # Once more.
             self.there, self._session_key = None, self._key_here
         data = yield from super().loading()
-        record, revision = self.known[:2]
+        record, revision = self.snapshot[:2]
         return data if record is None or revision != marks.COPIED else (yield from self._comparing(record, data))
 
     def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
@@ -113,7 +113,7 @@ class SessionStore(OwnSessionStore):
     def _loading_by(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
         """Load the session that was moved here under one of these ``keys``."""
         for key in keys:
-            again = yield from reading.read(sid_of(key), self.touch)
+            again = yield from reading.read_session(sid_of(key), self.touch)
             if again.record is not None:
                 self._session_key = key
                 data, due = self.decode_loaded(again)
@@ -184,12 +184,12 @@ class SessionStore(OwnSessionStore):
             due, record = made.due, made.record._replace(login_ms=record.login_ms, client_packed=record.client_packed)
         packed = pack(sid, record)
         revision = revision_of(packed)
-        outcome = yield from operations.change(sid, packed, revision=revision, loaded=marks.COPIED, due=due)
+        outcome = yield from operations.save_fast(sid, packed, revision=revision, loaded=marks.COPIED, due=due)
         if outcome.status == "changed":
             # Another request has compared it, and may have changed it since.
             return (yield from super().loading())
         if outcome.status == "saved":
-            self.known = Known(record._replace(revision=revision), revision, max(due, self.known.due))
+            self.snapshot = Snapshot(record._replace(revision=revision), revision, max(due, self.snapshot.due))
         return late
 
     def saving(self, must_create: bool = False, **kwargs: Any) -> Steps[None]:
@@ -227,7 +227,7 @@ class SessionStore(OwnSessionStore):
         """Whatever signs somebody in: a view may have written the user's id itself."""
         user_id = user_of(data)
         if user_id != user_of(self._data_there):
-            yield from blocks.refuse(user_id)
+            yield from blocks.refuse_if_blocked(user_id)
             yield from self._beginning_there(user_id)
 
     def _fill(self, there: SessionBase, data: dict[str, Any]) -> None:
@@ -241,7 +241,7 @@ class SessionStore(OwnSessionStore):
     def _beginning_there(self, user_id: str) -> Steps[None]:
         """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
         space = keyspace()
-        self._began_there = yield from reading.time(space.of_user(user_id) if user_id else space.partitions[0])
+        self._began_there = yield from reading.read_time(space.of_user(user_id) if user_id else space.partitions[0])
 
     def _going_on_here(self) -> Steps[None]:
         """Go on with the session that another process has moved here, with the changes of this request."""
@@ -258,7 +258,7 @@ class SessionStore(OwnSessionStore):
             return (yield from super().creating())
         data = yield from self.opening(no_load=True)
         if user_id := user_of(data):
-            yield from blocks.refuse(user_id)
+            yield from blocks.refuse_if_blocked(user_id)
         yield from self._beginning_there(user_id)
         self.there = there = yield from _outside(partial(source().opened, None, self._client()))
         self._fill(there, data)
@@ -291,7 +291,7 @@ class SessionStore(OwnSessionStore):
         key = self.key_there if session_key is None else session_key
         if key is None or not keys_here(key):
             return (yield from super().deleting(session_key))
-        if session_key is None and self.known.record is not None:
+        if session_key is None and self.snapshot.record is not None:
             yield from super().deleting(session_key)
             yield from _outside(partial(source().delete, key))
         else:
@@ -352,7 +352,7 @@ class SessionStore(OwnSessionStore):
 
     @property
     def _begins_there(self) -> bool:
-        return not conf.MOVES and self.known.record is None
+        return not conf.MOVES and self.snapshot.record is None
 
     def _client(self) -> Client:
         return Client() if self.visit is None else self.visit.client()
@@ -434,7 +434,7 @@ def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int)
         written = at
     user_id = user_of(found.data)
     login_ms = (found.signed_in or written) if user_id else 0
-    times = deadlines.of_moved(deadline, max(0, age_seconds), login_ms, at)
+    times = deadlines.times_of_moved(deadline, max(0, age_seconds), login_ms, at)
     client = session.client_part(user_id, partial(clean_client, found.address, found.user_agent or ""))
     packed, serializer = data
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, packed, serializer)

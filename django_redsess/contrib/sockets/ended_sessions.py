@@ -157,7 +157,7 @@ async def _opened(session: Any) -> WatchedSession:
         if session.other_store is not None:
             # Only the session itself can tell where it is.
             await session.arun(session.opening())
-        sid, known = session.stored_sid, session.known.record
+        sid, known = session.stored_sid, session.snapshot.record
         if sid is not None and session.began_in_other_store is not None:
             return WatchedSession(sid, session.loaded_user_id, session.began_in_other_store)
         if sid is None or known is not None:
@@ -169,7 +169,7 @@ async def _opened(session: Any) -> WatchedSession:
         # Not in the text of the error: it may be a session key.
         if not is_sid(sid):
             raise ValueError("ends() takes a session or a sid, and this text is no sid.")
-    loaded = await adrive(reading.read(sid))
+    loaded = await adrive(reading.read_session(sid))
     if loaded.record is None:
         watched = WatchedSession(sid, "")
         note = await adrive(reading.note_of(sid))
@@ -194,7 +194,7 @@ def _user_of(loaded: Loaded) -> str | None:
 def _end_by(note: str) -> End:
     if reading.rotated_to(note):
         return End(Reason.INVALIDATED)
-    found = notice.read(note)
+    found = notice.notice_in(note)
     return End(found.reason, found.message) if found else End(None)
 
 
@@ -212,7 +212,7 @@ def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
 
 def _prolonging(sid: str) -> Steps[None]:
     """Move the deadline of a session as an active request does."""
-    loaded = yield from reading.read(sid)
+    loaded = yield from reading.read_session(sid)
     if loaded.record is None:
         return
     try:
@@ -220,7 +220,7 @@ def _prolonging(sid: str) -> Steps[None]:
     except RecordError as error:
         log_unusable(sid, error)
         return
-    due = deadlines.moved(record, loaded.due, loaded.now)
+    due = deadlines.moved_by_visit(record, loaded.due, loaded.now)
     if due is not None:
         yield from operations.prolong(loaded, due)
 

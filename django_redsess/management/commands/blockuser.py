@@ -69,7 +69,7 @@ class Command(CommandWithExamples):
         if options["message"] and not options["time"]:
             raise CommandError("--message goes with --for.")
         try:
-            notice.check(options["message"])
+            notice.check_message(options["message"])
         except ValueError as error:
             raise CommandError(f"--message: {error}") from error
         self._seconds = seconds_of(options["time"], "--for") if options["time"] else 0

@@ -105,7 +105,7 @@ class Command(CommandWithExamples):
             raise CommandError("--new-secret-key ends all sessions: give --all with it.")
         self.refuse_together("new_secret_key", "dry_run")
         try:
-            notice.check(options["message"])
+            notice.check_message(options["message"])
         except ValueError as error:
             raise CommandError(f"--message: {error}") from error
 

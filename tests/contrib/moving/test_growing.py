@@ -110,7 +110,7 @@ def test_blocks_are_copied_and_what_was_lifted_is_not(step) -> None:
     with step(2):
         call_command("movesessions", verbosity=0)
     # The settings that a site has afterwards.
-    found = [block for block, _ in drive(blocks.page(0, 10))]
+    found = [block for block, _ in drive(blocks.read_blocks(0, 10))]
     assert {each.user_id: each.message for each in found} == {str(alice.pk): "Please call us.", str(carol.pk): ""}
 
 

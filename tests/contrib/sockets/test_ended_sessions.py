@@ -300,7 +300,7 @@ def test_who_uses_a_socket_is_not_idle(partitions, loop, redis, settings, new_se
     settings.REDSESS = {**settings.REDSESS, "IDLE_TIMEOUT": 3600, "TOUCH_INTERVAL": 1}
     sessions = [new_session(user="7"), new_session(user="8")]
     deadlines = [keyspace().of_sid(str(each.sid)).expire for each in sessions]
-    soon = reading.time().run() + 60_000
+    soon = reading.read_time().run() + 60_000
     for name, each in zip(deadlines, sessions, strict=True):
         redis.zadd(name, {str(each.sid): soon})
     used, _ = map(loop.watch, sessions)

@@ -90,9 +90,9 @@ def _sizes(partition: Partition, cursor: int) -> Steps[tuple[int, dict[str, int]
 
 def _copy_blocks(both: Stores) -> None:
     offset = 0
-    while page := drive(in_store(both.before, blocks.page, offset, PAGE)):
+    while page := drive(in_store(both.before, blocks.read_blocks, offset, PAGE)):
         for block, is_own in page:
             if is_own:
                 # What was lifted in the next store stays so.
-                drive(in_store(both.next, blocks.restore, block))
+                drive(in_store(both.next, blocks.restore_block, block))
         offset += len(page)

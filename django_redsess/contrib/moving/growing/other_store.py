@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.other_store import EndedBefore, Watched
+from django_redsess.session.other_store import EndBefore, Watched
 from django_redsess.transport import packing
 from django_redsess.transport.keys import Store, keyspace
 from django_redsess.transport.partitions import ask_each
@@ -28,7 +28,7 @@ class SiblingStore:
     def own_stores(self) -> Sequence[Store | None]:
         return stores().in_order
 
-    def note_end_before(self, which: EndedBefore) -> Steps[None]:
+    def note_end_before(self, which: EndBefore) -> Steps[None]:
         # They have been ended there.
         yield from ()
 

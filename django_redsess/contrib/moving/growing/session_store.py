@@ -14,10 +14,10 @@ from django_redsess.contrib.moving.growing.stores import stores
 from django_redsess.contrib.moving.growing.transfer import move_all_of, transfer
 from django_redsess.contrib.moving.marks import COPIED
 from django_redsess.session import blocks, operations, reading
-from django_redsess.session.known import NOTHING_KNOWN
 from django_redsess.session.operations import Ending, Outcome
 from django_redsess.session.reading import Loaded
 from django_redsess.session.record import revision_of, user_of
+from django_redsess.session.state import NO_SNAPSHOT
 from django_redsess.session.store import SessionStore as PlainSessionStore
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import Store, using
@@ -52,9 +52,9 @@ class SessionStore(PlainSessionStore):
     def loading(self) -> Steps[dict[str, Any]]:
         sid = self.sid or ""
         data = yield from super().loading()
-        if self.known.revision != COPIED:
+        if self.snapshot.revision != COPIED:
             return data
-        self.known = NOTHING_KNOWN
+        self.snapshot = NO_SNAPSHOT
         loaded = yield from self._reading(self.store, sid)
         return (yield from in_store(self.store, self._taking, loaded))
 
@@ -84,10 +84,10 @@ class SessionStore(PlainSessionStore):
 
     def _reading(self, store: Store | None, sid: str) -> Steps[Loaded]:
         """Read a session in ``store``. If a process was stopped while it moved the session, end the move."""
-        loaded = yield from in_store(store, reading.read, sid, self.touch)
+        loaded = yield from in_store(store, reading.read_session, sid, self.touch)
         if loaded.record is not None and revision_of(loaded.record) == COPIED:
             yield from transfer(stores(), [sid], are_copied=True)
-            loaded = yield from in_store(store, reading.read, sid, self.touch)
+            loaded = yield from in_store(store, reading.read_session, sid, self.touch)
         return loaded
 
     def _taking(self, loaded: Loaded) -> Steps[dict[str, Any]]:
@@ -103,13 +103,13 @@ class SessionStore(PlainSessionStore):
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
-        sid, known, user_id, both = self.stored_sid, self.known, user_of(data), stores()
-        is_unseen = known.record is None and not (must_create or known.gone)
+        sid, snapshot, user_id, both = self.stored_sid, self.snapshot, user_of(data), stores()
+        is_unseen = snapshot.record is None and not (must_create or snapshot.gone)
         if sid and is_unseen and (yield from self._reading(self.store, sid)).record is None:
             # Its data were replaced without a look at it.
             yield from self._finding(sid)
-        if user_id and (known.record is None or known.record.user_id != user_id):
-            yield from in_store(both.other, blocks.refuse, user_id)
+        if user_id and (snapshot.record is None or snapshot.record.user_id != user_id):
+            yield from in_store(both.other, blocks.refuse_if_blocked, user_id)
             if both.before is not None:
                 yield from move_all_of(both, user_id)
         yield from in_store(self.store, super().saving, must_create, outcome=outcome)
@@ -131,12 +131,17 @@ class SessionStore(PlainSessionStore):
         for store in both.in_order:
             self.pending = pending
             yield from in_store(store, super().deleting, session_key)
-        if session_key is None and sid is not None and self.known.record is not None and self.known.record.user_id:
+        if (
+            session_key is None
+            and sid is not None
+            and self.snapshot.record is not None
+            and self.snapshot.record.user_id
+        ):
             # It may have got another key in the store before, and have moved since.
             new_sid = reading.rotated_to((yield from in_store(both.before, reading.note_of, sid)))
             if new_sid:
                 reason = Reason.LOGOUT if pending.signs_out else Reason.INVALIDATED
-                yield from in_store(both.next, operations.end, [new_sid], Ending(reason), follow=True)
+                yield from in_store(both.next, operations.end_by_sid, [new_sid], Ending(reason), follow=True)
 
     def existing(self, session_key: str) -> Steps[bool]:
         for store in stores().in_order:
@@ -146,7 +151,7 @@ class SessionStore(PlainSessionStore):
 
     def refuse_blocked(self, user_id: str) -> None:
         super().refuse_blocked(user_id)
-        self.run(in_store(stores().other, blocks.refuse, user_id))
+        self.run(in_store(stores().other, blocks.refuse_if_blocked, user_id))
 
     @property
     def began_in_other_store(self) -> int | None:

@@ -12,8 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.known import is_key
 from django_redsess.session.record import Client
+from django_redsess.session.state import is_key
 
 PAGE = 500
 """How many rows are read at once."""

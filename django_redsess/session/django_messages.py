@@ -13,7 +13,7 @@ from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 
 
-def tell(request: HttpRequest, found: Notice | str | None) -> bool:
+def add_message(request: HttpRequest, found: Notice | str | None) -> bool:
     """Add a message for what was ``found``. Return False if it waits. None takes the message back."""
     if found is None:
         _take_back(request)
@@ -30,13 +30,13 @@ def tell(request: HttpRequest, found: Notice | str | None) -> bool:
 def add_pending_message(request: HttpRequest) -> None:
     """Add the message that waits, once messages can be stored."""
     if hasattr(request, "_messages") and (untold := request.__dict__.pop("_redsess_untold", None)):
-        tell(request, untold)
+        add_message(request, untold)
         if isinstance(untold, str):
             # The session was loaded before, so this asks no server.
             request.session.pop(MESSAGE_KEY, None)
 
 
-def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
+def add_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
     """Add the header. Add the message, too, if it still waits: MessageMiddleware has then stored the others already."""
     response.headers[notice.HEADER] = found.header
     if not apps.is_installed("django.contrib.messages"):
@@ -48,7 +48,7 @@ def tell_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Not
     request.__dict__["_messages"].update(response)
 
 
-def store_told(request: HttpRequest, response: HttpResponseBase) -> None:
+def store_late_message(request: HttpRequest, response: HttpResponseBase) -> None:
     """Store the message about another session: MessageMiddleware may have stored the others before it was added."""
     if isinstance(request.__dict__.get("_redsess_told"), str):
         request.__dict__["_messages"].update(response)

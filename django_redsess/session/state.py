@@ -82,7 +82,7 @@ class VisitOfRequest:
         if not is_its_own:
             # A client of an API. Who shows messages to people has the session as request.session.
             visit.on_notice = None
-        visit.key, visit.is_late = session.saved_key, session.known.record is not None
+        visit.key, visit.is_late = session.saved_key, session.snapshot.record is not None
         session.visit = visit
         return visit
 
@@ -108,7 +108,7 @@ class Cookie(NamedTuple):
     refresh: bool = False
 
 
-class Known(NamedTuple):
+class Snapshot(NamedTuple):
     """
     The stored session, as far as this object knows it from its last load or save.
 
@@ -158,8 +158,8 @@ class Pending(NamedTuple):
 
 # Each request has its own session object. The objects share these values until they know something else.
 COOKIE_UNCHANGED = Cookie()
-NOTHING_KNOWN = Known()
-GONE = Known(gone=True)
+NO_SNAPSHOT = Snapshot()
+GONE = Snapshot(gone=True)
 NOTHING_PENDING = Pending()
 
 
@@ -169,7 +169,7 @@ class SessionState(SessionBase):
     visit = VisitOfRequest()
     """The request that opened the session. None in a shell or a command."""
     cookie = COOKIE_UNCHANGED
-    known = NOTHING_KNOWN
+    snapshot = NO_SNAPSHOT
     pending = NOTHING_PENDING
     unavailable: SessionStoreUnavailable | None = None
     """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
@@ -195,7 +195,7 @@ class SessionState(SessionBase):
     @property
     def stored_key(self) -> str | None:
         """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
-        is_stored = self.known.record is not None and self.pending.rotates_from is None
+        is_stored = self.snapshot.record is not None and self.pending.rotates_from is None
         return self.session_key if is_stored else None
 
     @property
@@ -234,8 +234,8 @@ class SessionState(SessionBase):
         """
         if not user_id and not conf.INDEX_ADDRESSES:
             return b""
-        if self.visit is None and self.known.record:
-            return self.known.record.client_packed
+        if self.visit is None and self.snapshot.record:
+            return self.snapshot.record.client_packed
         client = before() if self.visit is None else self.visit.client()
         return client_packed(client if user_id else Client(client.address))
 
@@ -277,11 +277,11 @@ class SessionState(SessionBase):
 
     def read_stored_sign_in(self) -> Steps[None]:
         """Read the stored session's user and login time, for a save that replaces the data without loading them."""
-        loaded = yield from reading.read(self.sid or "", Touch.NOTHING if self.visit is None else Touch.SEEN)
+        loaded = yield from reading.read_session(self.sid or "", Touch.NOTHING if self.visit is None else Touch.SEEN)
         if loaded.record is None:
             return
         try:
-            self.known = Known(record=unpack(loaded.sid, loaded.record), due=loaded.due)
+            self.snapshot = Snapshot(record=unpack(loaded.sid, loaded.record), due=loaded.due)
         except Exception as error:
             log_unusable(loaded.sid, error)
 
