@@ -261,7 +261,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             except asyncio.CancelledError:
                 # The visitor has disconnected, so no response will be sent. A synchronous view goes on in its thread,
                 # and this waits for that thread.
-                await sync_to_async(answering.send)()
+                await sync_to_async(answering.send_held)()
                 raise
             finally:
                 if "_redsess_lock" in request.__dict__:

@@ -93,7 +93,7 @@ def sign_ins_for_admin(request: HttpRequest, site: AdminSite, user_id: str, *, l
 def with_places(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
     """Return the sign-ins with the places of their addresses. They are asked for together: call this once a page."""
     sign_ins = list(sign_ins)
-    found = places.by_address(each.address for each in sign_ins)
+    found = places.find_places(each.address for each in sign_ins)
     return [each._replace(place=found.get(each.address, "")) for each in sign_ins] if found else sign_ins
 
 

@@ -149,27 +149,27 @@ class RequestScope:
 
         def closing() -> None:
             close()
-            self.send()
+            self.send_held()
 
         self.request.close = closing  # type: ignore[method-assign]
 
-    def hold(self, events: Collection[Event]) -> bool:
+    def hold_back(self, events: Collection[Event]) -> bool:
         """Keep ``events`` for later. False if the signals were already sent: a task may outlive its request."""
         if not self._over:
             self._held.extend(events)
         return not self._over
 
-    def send(self) -> None:
+    def send_held(self) -> None:
         """Send the signals that were kept."""
         self._over = True
         held, self._held = self._held, []
-        announce(held, self.request)
+        send_signals(held, self.request)
 
 
 _scope: ContextVar[RequestScope | None] = ContextVar("django_redsess_scope", default=None)
 
 
-class Done:
+class AdministratorActions:
     """What an administrator has done in a context: the sessions that were kicked, and the users who were blocked."""
 
     def __init__(self) -> None:
@@ -177,13 +177,13 @@ class Done:
         self.blocked: list[str] = []
 
 
-_done: ContextVar[Done | None] = ContextVar("django_redsess_done", default=None)
+_done: ContextVar[AdministratorActions | None] = ContextVar("django_redsess_done", default=None)
 
 
 @contextmanager
-def noting() -> Iterator[Done]:
+def collect_actions() -> Iterator[AdministratorActions]:
     """Return a context that knows what has been done in it so far, also if an error ends it."""
-    done = Done()
+    done = AdministratorActions()
     token = _done.set(done)
     try:
         yield done
@@ -208,20 +208,20 @@ def request_answered() -> HttpRequest | None:
     return None if scope is None else scope.request
 
 
-def hold(events: Collection[Event]) -> bool:
+def hold_events(events: Collection[Event]) -> bool:
     """Keep ``events`` for after the response, if a request is under way. False if signals are to be sent now."""
     if not events:
         return True
     if (done := _done.get()) is not None:
         done.kicked += (each for each in events if isinstance(each, EndedSession) and each.reason is Reason.KICKED)
     # Where nobody listens, there is no need to read what the reply says.
-    if not are_wanted():
+    if not signals_are_wanted():
         return True
     scope = _scope.get()
-    return scope is not None and scope.hold(events)
+    return scope is not None and scope.hold_back(events)
 
 
-def are_wanted() -> bool:
+def signals_are_wanted() -> bool:
     """Return whether anybody listens to what begins or ends."""
     return bool(sessions_began.receivers) or ends_are_wanted()
 
@@ -231,19 +231,19 @@ def ends_are_wanted() -> bool:
     return bool(sessions_ended.receivers)
 
 
-def announce(events: Iterable[Event], request: HttpRequest | None = None) -> None:
+def send_signals(events: Iterable[Event], request: HttpRequest | None = None) -> None:
     """Send the signals about ``events``. ``request`` is the one in which they happened, if any."""
-    for signal, sender, facts in _to_send(events, request):
+    for signal, sender, facts in _signals_to_send(events, request):
         signal.send_robust(sender, **facts)
 
 
-async def aannounce(events: Iterable[Event]) -> None:
-    """Await what :func:`announce` does."""
-    for signal, sender, facts in _to_send(events, None):
+async def asend_signals(events: Iterable[Event]) -> None:
+    """Await what :func:`send_signals` does."""
+    for signal, sender, facts in _signals_to_send(events, None):
         await signal.asend_robust(sender, **facts)
 
 
-def _to_send(
+def _signals_to_send(
     events: Iterable[Event], request: HttpRequest | None
 ) -> Iterator[tuple[Signal, type[Event], dict[str, Any]]]:
     held = list(events)

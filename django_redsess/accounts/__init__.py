@@ -16,7 +16,7 @@ from django.contrib.auth import SESSION_KEY
 from django.http import HttpRequest
 
 from django_redsess import online
-from django_redsess.online.ending import end_all_of
+from django_redsess.online.ending import end_all_of_users
 from django_redsess.session.store import session_of
 from django_redsess.session.user_limit import without_limit
 from django_redsess.signals import Reason, request_answered
@@ -60,7 +60,7 @@ def end_everywhere(user_id: str, request: HttpRequest | None, *, keep: str | Non
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
         is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
-    ended = yield from end_all_of([user_id], Reason.INVALIDATED, keep=keep, message=message)
+    ended = yield from end_all_of_users([user_id], Reason.INVALIDATED, keep=keep, message=message)
     if session is not None and is_own:
         yield from session.flushing()
     return ended

@@ -80,7 +80,7 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
     own = [each for each in found if each.sid == own_sid] or find_own(user, own_sid)
     others = [each for each in found if each.sid != own_sid][: SHOWN_MAX - len(own)]
-    found_places = places.by_address(each.address for each in own + others)
+    found_places = places.find_places(each.address for each in own + others)
     context = {
         "rows": [
             {

@@ -118,7 +118,7 @@ def shown_block(
     if not users_with_shown_block(request, sessions, {user_id}) or (block := online.block_of(user)) is None:
         return None
     may_lift = rules().may_block(request.user, user)
-    return ShownBlock(labels.blocked(block), str(user), {**fields, "user": user_id} if may_lift else {})
+    return ShownBlock(labels.block_text(block), str(user), {**fields, "user": user_id} if may_lift else {})
 
 
 def lift_block(request: HttpRequest, user: AbstractBaseUser) -> bool:

@@ -26,7 +26,7 @@ from django_redsess import online, times
 from django_redsess.admin.pages import ListAdmin, shown_number
 from django_redsess.conf import conf
 from django_redsess.online.labels import known_server_day, known_server_time
-from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, evicted, slot_of
+from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, count_evicted, slot_of
 
 # The coordinates of the lines. The browser stretches them to the width of the page, and keeps the height.
 WIDTH, HEIGHT, SMALL_HEIGHT = 1000, 160, 44
@@ -112,7 +112,7 @@ def draw(
     plot = _Plot(start, end, top, SMALL_HEIGHT if small else HEIGHT, now.at)
     levels = [(plot.y(number), shown_number(number)) for number in range(0, top + 1, top if small else step)]
     margin = 10 + CHARACTER * max(len(label) for _, label in levels)
-    gone = evicted(sampled)
+    gone = count_evicted(sampled)
     has_stopped = not day and now.at - sampled[-1].at > GAP
     context: dict[str, Any] = {
         "title": title_of(hours, day),

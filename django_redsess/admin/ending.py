@@ -29,7 +29,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.browsers import browser_name
-from django_redsess.online.ending import BulkEnding, least, too_few
+from django_redsess.online.ending import BulkEnding, confirmed_too_few, least_confirmed
 from django_redsess.online.labels import server_time
 from django_redsess.online.listing import SIDS_MAX
 from django_redsess.querysets import SessionQuerySet
@@ -180,11 +180,11 @@ class EndingAdmin(QuestionAdmin):
         work = self._work(request, matching, data, progress)
         with log_entries.saving_ends(request, data["message"], data["note"]) as done:
             ended = done.kicked
-            replicas = least(progress.confirmed_by, work.run(seconds=END_SECONDS, limit=END_MAX).confirmed_by)
+            replicas = least_confirmed(progress.confirmed_by, work.run(seconds=END_SECONDS, limit=END_MAX).confirmed_by)
             if work.done and data["own"]:
                 own = filter(partial(self.has_end_permission, request), self._own_among(request, matching))
                 batch = online.end(*(each.sid for each in own), message=data["message"])
-                replicas = least(replicas, batch.confirmed_by)
+                replicas = least_confirmed(replicas, batch.confirmed_by)
         so_far = progress.ended + len(ended)
         if not work.done:
             progress = Progress(so_far, max(so_far, progress.total), work.place, replicas)
@@ -262,8 +262,8 @@ class EndingAdmin(QuestionAdmin):
     def _answer(self, request: HttpRequest, text: SafeString, replicas: int | None) -> HttpResponse:
         """Say what has ended, in ``text``, with a warning if too few replicas have it. Return to the list."""
         if text:
-            told = format_html("{} {}", text, labels.confirmed(replicas)) if replicas is not None else text
-            messages.add_message(request, messages.WARNING if too_few(replicas) else messages.SUCCESS, told)
+            told = format_html("{} {}", text, labels.confirmation_text(replicas)) if replicas is not None else text
+            messages.add_message(request, messages.WARNING if confirmed_too_few(replicas) else messages.SUCCESS, told)
         return self._back(request)
 
     def _report_protected(self, request: HttpRequest, count: int) -> None:

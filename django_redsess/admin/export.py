@@ -101,7 +101,7 @@ def _batches(sessions: SessionQuerySet, may_view: Any, own_sid: str | None) -> B
                 return
             seen = [each for each in batch if each.sid not in before and may_view(each)]
             users = {each.user_id: each.user for each in seen if each.user}
-            described = fields.described([each.session for each in seen], users, own_sid)
+            described = fields.describe_sessions([each.session for each in seen], users, own_sid)
         before = {each.sid for each in batch}
         yield [exported_row(each, fields.SESSION) for each in described]
 

@@ -18,7 +18,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import printable
 from django_redsess.querysets import users_by_id
-from django_redsess.signals import Done, EndedSession, noting
+from django_redsess.signals import AdministratorActions, EndedSession, collect_actions
 
 LINES_MAX = 1000
 """Up to so many users in a request each get a line. Above that, the list gets one line for each thousand users."""
@@ -66,13 +66,13 @@ def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
 
 
 @contextmanager
-def saving_ends(request: HttpRequest, message: str, note: str = "") -> Iterator[Done]:
+def saving_ends(request: HttpRequest, message: str, note: str = "") -> Iterator[AdministratorActions]:
     """
     Return a context that knows which sessions were kicked in it. Save these as :func:`save_ends` does.
 
     Also if an error ends it, as an outage in the middle: what has ended is in the histories.
     """
-    with noting() as done:
+    with collect_actions() as done:
         try:
             yield done
         finally:

@@ -231,10 +231,10 @@ def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:
 
     ``address`` is the HTML of the address, if it is more than its text.
     """
-    browser = client_html(sign_in.user_agent) or labels.stored("")
+    browser = client_html(sign_in.user_agent) or labels.or_not_stored("")
     new = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device"))
     mark = new if sign_in.is_new_device else ""
-    where = address or address_html(labels.stored(sign_in.address))
+    where = address or address_html(labels.or_not_stored(sign_in.address))
     place = place_html(sign_in.place)
     return format_html('<span title="{}">{}</span>{}<br>{}{}', sign_in.user_agent, browser, mark, where, place)
 
@@ -288,7 +288,7 @@ def place_html(place: str) -> SafeString:
 def set_places(rows: Iterable[OnlineSession]) -> None:
     """Set the places of these sessions. They are asked for together: call this once a page."""
     rows = list(rows)
-    found = places.by_address(row.address for row in rows)
+    found = places.find_places(row.address for row in rows)
     for row in rows:
         row.place = found.get(row.address, "")
 

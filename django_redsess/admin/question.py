@@ -252,7 +252,7 @@ def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
 
 def _browser_of(session: OnlineSession) -> str:
     name = browser_name(session.user_agent)
-    return name if session.address else labels.stored(name)
+    return name if session.address else labels.or_not_stored(name)
 
 
 def _about(listed: ChangeList | None) -> dict[str, Any]:

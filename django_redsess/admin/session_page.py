@@ -220,7 +220,7 @@ class SessionPageAdmin(EndingAdmin):
     def origin(self, session: OnlineSession) -> str:
         """Show browser, system, address and place, with a link to all sessions from this address."""
         parts = [pages.client_html(session.user_agent), pages.address_link_html(session, self.admin_site)]
-        return _beside([part for part in parts if part] or [labels.stored("")])
+        return _beside([part for part in parts if part] or [labels.or_not_stored("")])
 
     @admin.display(description=gettext_lazy("times"))
     def times(self, session: OnlineSession) -> str:
@@ -271,14 +271,14 @@ class SessionPageAdmin(EndingAdmin):
         )
 
     def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
-        browser, end = labels.stored(browser_name(other.user_agent)), ""
+        browser, end = labels.or_not_stored(browser_name(other.user_agent)), ""
         icon, own = device_icon(other.user_agent), pages.own_mark_html(other)
         page = pages.link_html(page_url(request, self.admin_site, other.sid), browser)
         where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link_html(other, self.admin_site))
         if may_end:
             # A screen reader may read the links without their rows.
             name = gettext("End: %(browser)s, %(address)s")
-            name %= {"browser": browser, "address": labels.stored(other.address)}
+            name %= {"browser": browser, "address": labels.or_not_stored(other.address)}
             url = pages.end_url(request, self.admin_site, sid=other.sid)
             end = pages.end_link_html(url, name)
         return [where, when(other.created_at) if other.created_at else "", when(other.last_seen_at), end]

@@ -275,12 +275,12 @@ class OnlineSessionAdmin(SessionPageAdmin):
     @admin.display(description=gettext_lazy("address"))
     def address_link(self, session: OnlineSession) -> str:
         """Show the address as a link to all sessions from it, with its place."""
-        return pages.address_link_html(session, self.admin_site) or labels.stored("")
+        return pages.address_link_html(session, self.admin_site) or labels.or_not_stored("")
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
         """Name the browser and its system, with a picture of the device, and the whole user agent on hover."""
-        name = pages.client_html(session.user_agent) or labels.stored("")
+        name = pages.client_html(session.user_agent) or labels.or_not_stored("")
         return format_html('<span title="{}">{}</span>', session.user_agent, name)
 
     @admin.display(description=gettext_lazy("signed in"), ordering="created_at")

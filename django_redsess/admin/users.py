@@ -197,7 +197,7 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past_sign_
     text = gettext("Last signed in %(time)s, with %(browser)s.")
     if last.address:
         text = gettext("Last signed in %(time)s from %(address)s (%(browser)s).")
-    browser = labels.stored(browser_name(last.user_agent))
+    browser = labels.or_not_stored(browser_name(last.user_agent))
     address = address_html(last.address) + place_html(last.place)
     parts = [fill_html(text, time=moment_html(last.created_at), address=address, browser=browser)]
     if last.ended_at:

@@ -131,14 +131,14 @@ def seconds_to_next() -> float | None:
 
 def sample() -> float:
     """Take this minute's sample for ``online.history()``. Return the seconds until the next minute."""
-    return min(drive(together(samples.sample())))
+    return min(drive(together(samples.take_samples())))
 
 
 def tell_totals() -> None:
     """Tell observers the store's numbers. One process is enough. Without observers, nothing is asked."""
     if not observers.chosen:
         return
-    found = drive(statistics.read())
+    found = drive(statistics.read_totals())
     sampled_at = found.sampled_at
     observers.notify_event(
         "store_counted",

@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 
 from django_redsess.online import blocking, cursor, ending, listing, samples, searching, statistics
 from django_redsess.online.cursor import Place
-from django_redsess.online.ending import BulkEnding, end_all_of
+from django_redsess.online.ending import BulkEnding, end_all_of_users
 from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, sessions_of
 from django_redsess.online.samples import Present, Sample
 from django_redsess.online.searching import LookedThrough, Matching
@@ -347,10 +347,6 @@ async def adetails(sid: str) -> Details | None:
     return await adrive(_details(sid))
 
 
-def _end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Steps[EndedList]:
-    return (yield from ending.end(sids, message=notice.check_message(message), keep_users=keep_users, follow=True))
-
-
 def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
     """
     End these sessions, and return those that were there. The next request of each is signed out.
@@ -359,12 +355,12 @@ def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Ende
     text) stay. A session that got another key is ended under it. Unknown sids are ignored. Raises ValueError for a
     longer message.
     """
-    return drive(_end(*sids, message=message, keep_users=keep_users))
+    return drive(ending.end_in_every_store(sids, message=message, keep_users=keep_users))
 
 
 async def aend(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
     """Await what :func:`end` returns."""
-    return await adrive(_end(*sids, message=message, keep_users=keep_users))
+    return await adrive(ending.end_in_every_store(sids, message=message, keep_users=keep_users))
 
 
 def end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
@@ -375,12 +371,12 @@ def end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = 
     copy of its cookie is then worth nothing. ``message`` is as in :func:`end`. Raises ValueError for a longer message,
     and for a user without a primary key.
     """
-    return drive(end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
+    return drive(end_all_of_users([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
 
 async def aend_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
     """Await what :func:`end_user` returns."""
-    return await adrive(end_all_of([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
+    return await adrive(end_all_of_users([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
 
 def end_all(*, keep: str | None = None, message: str = "") -> EndedCount:
@@ -390,12 +386,12 @@ def end_all(*, keep: str | None = None, message: str = "") -> EndedCount:
     Each call to the server ends up to 250, so that others are served in between. ``keep`` and ``message`` are as in
     :func:`end_user`.
     """
-    return drive(end_all_of(None, Reason.KICKED, keep=keep, message=message))
+    return drive(end_all_of_users(None, Reason.KICKED, keep=keep, message=message))
 
 
 async def aend_all(*, keep: str | None = None, message: str = "") -> EndedCount:
     """Await what :func:`end_all` returns."""
-    return await adrive(end_all_of(None, Reason.KICKED, keep=keep, message=message))
+    return await adrive(end_all_of_users(None, Reason.KICKED, keep=keep, message=message))
 
 
 def end_in_batches(
@@ -435,14 +431,14 @@ def block(
     site with ``USE_TZ``; for a longer message, and for a user without a primary key. Raises SessionStoreUnavailable in
     an outage: the user may be blocked by then, and some sessions may live. Call it again.
     """
-    return drive(blocking.block(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+    return drive(blocking.block_user(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
 
 
 async def ablock(
     user: AbstractBaseUser, *, until: datetime, message: str = "", by: AbstractBaseUser | None = None
 ) -> EndedCount:
     """Await what :func:`block` returns."""
-    return await adrive(blocking.block(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+    return await adrive(blocking.block_user(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
 
 
 def unblock(user: AbstractBaseUser) -> bool:
@@ -451,26 +447,26 @@ def unblock(user: AbstractBaseUser) -> bool:
 
     Raises ValueError for a user without a primary key.
     """
-    return drive(blocking.unblock(user_id_of(user)))
+    return drive(blocking.unblock_user(user_id_of(user)))
 
 
 async def aunblock(user: AbstractBaseUser) -> bool:
     """Await what :func:`unblock` returns."""
-    return await adrive(blocking.unblock(user_id_of(user)))
+    return await adrive(blocking.unblock_user(user_id_of(user)))
 
 
 def block_of(user: AbstractBaseUser) -> Block | None:
     """Return the block of ``user``. None if the user may sign in. Raises ValueError for one without a primary key."""
-    return drive(blocking.of_user(user_id_of(user)))
+    return drive(blocking.read_block_in_every_store(user_id_of(user)))
 
 
 async def ablock_of(user: AbstractBaseUser) -> Block | None:
     """Await what :func:`block_of` returns."""
-    return await adrive(blocking.of_user(user_id_of(user)))
+    return await adrive(blocking.read_block_in_every_store(user_id_of(user)))
 
 
 def restore_block(block: Block) -> RestoreResult:
-    return drive(blocking.restore(block))
+    return drive(blocking.restore_and_end(block))
 
 
 def blocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
@@ -479,12 +475,12 @@ def blocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
 
     Raises ValueError for a negative ``offset``, and beyond the first 5 000.
     """
-    return drive(blocking.listed(offset, limit))
+    return drive(blocking.list_blocks(offset, limit))
 
 
 async def ablocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
     """Await what :func:`blocked` returns."""
-    return await adrive(blocking.listed(offset, limit))
+    return await adrive(blocking.list_blocks(offset, limit))
 
 
 def until_now(
@@ -504,12 +500,12 @@ def history(*, hours: float = 24) -> list[Sample]:
     ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
     the beginning of the store. Subtract two samples to get the change between them.
     """
-    return drive(samples.history(hours))
+    return drive(samples.read_history(hours))
 
 
 async def ahistory(*, hours: float = 24) -> list[Sample]:
     """Await what :func:`history` returns."""
-    return await adrive(samples.history(hours))
+    return await adrive(samples.read_history(hours))
 
 
 def totals() -> Totals:
@@ -519,12 +515,12 @@ def totals() -> Totals:
     It takes one round trip to each server, whatever the number of sessions. Unlike :func:`count`, it ends no session
     that is due. Raises SessionStoreUnavailable in an outage.
     """
-    return drive(statistics.read())
+    return drive(statistics.read_totals())
 
 
 async def atotals() -> Totals:
     """Await what :func:`totals` returns."""
-    return await adrive(statistics.read())
+    return await adrive(statistics.read_totals())
 
 
 def moving_from() -> str:

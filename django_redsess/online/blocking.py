@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
-from django_redsess.online.ending import end_all_of
+from django_redsess.online.ending import end_all_of_users
 from django_redsess.session import blocks, notice
 from django_redsess.session.blocks import Block, RestoreResult
 from django_redsess.session.other_store import sibling_stores
@@ -27,7 +27,7 @@ LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 """How many blocks can be listed."""
 
 
-def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
+def block_user(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
     """Block a user, then end all sessions of the user. Return how many have ended."""
     until = require_aware(until, "until")
     made, session = Block(user_id, until, notice.check_message(message), by), session_of(request_answered())
@@ -41,7 +41,7 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     note_block(user_id)
     tell = CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
     try:
-        ended = yield from _end(made)
+        ended = yield from _end_sessions_of_blocked(made)
         if session is not None and is_own:
             yield from session.flushing()
     except Exception:
@@ -52,19 +52,19 @@ def block(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCo
     return ended
 
 
-def restore(block: Block) -> Steps[RestoreResult]:
+def restore_and_end(block: Block) -> Steps[RestoreResult]:
     """Restore a block that was lost, as ``blocks.restore_block`` does. Then end all sessions."""
     done = yield from blocks.restore_block(block)
     if done == "restored":
-        yield from _end(block)
+        yield from _end_sessions_of_blocked(block)
     return done
 
 
-def _end(block: Block) -> Steps[EndedCount]:
-    return (yield from end_all_of([block.user_id], Reason.KICKED, keep=None, message=block.message))
+def _end_sessions_of_blocked(block: Block) -> Steps[EndedCount]:
+    return (yield from end_all_of_users([block.user_id], Reason.KICKED, keep=None, message=block.message))
 
 
-def unblock(user_id: str) -> Steps[bool]:
+def unblock_user(user_id: str) -> Steps[bool]:
     """Lift the block of a user. Return whether there was one."""
     # First, and also if there is none here: who keeps a copy must not put it back.
     yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))
@@ -74,7 +74,7 @@ def unblock(user_id: str) -> Steps[bool]:
     return lifted
 
 
-def of_user(user_id: str) -> Steps[Block | None]:
+def read_block_in_every_store(user_id: str) -> Steps[Block | None]:
     """Read the block of a user. None if there is none, or it is over."""
     found = yield from blocks.read_block(user_id)
     for store in sibling_stores():
@@ -82,12 +82,12 @@ def of_user(user_id: str) -> Steps[Block | None]:
     return found
 
 
-def listed(offset: int, limit: int) -> Steps[list[Block]]:
+def list_blocks(offset: int, limit: int) -> Steps[list[Block]]:
     """Read blocks, those that are over first."""
-    return [block for block, _ in (yield from listed_with_origin(offset, limit))]
+    return [block for block, _ in (yield from list_blocks_with_origin(offset, limit))]
 
 
-def listed_with_origin(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
+def list_blocks_with_origin(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
     """Read blocks, and beside each whether this site has set it: see ``blocks.read_blocks``."""
     if offset < 0:
         raise ValueError(f"offset must be 0 or more, not {offset}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
@@ -71,7 +72,7 @@ class BulkEnding:
             since = f"{latest - seconds * 1000:.0f}"
         self.done, self.confirmation = False, confirmation()
         self._keep, self._message = keep, message if reason is Reason.KICKED else ""
-        self._ending = Ending(reason, message, latest, since, keep, keep_users, self.confirmation, user_answered())
+        self._ending = Ending(reason, message, latest, since, keep, keep_users, self.confirmation, user_of_request())
         self._filter, self._choose, self._by_seen, self._limit = session_filter, choose, by_seen, limit
         # The script looks when a session was seen: one that is not active any more was so when that was asked.
         whole = session_filter._replace(active_seconds=None)
@@ -200,7 +201,7 @@ class BulkEnding:
         if self._message:
             # If all of a user's sessions end, only those that are kept are left to be told.
             all_end = all(self._ends_all_of(each.user_id) for each in ended)
-            yield from tell_others(ended, self._message, among=self._keep if all_end else None)
+            yield from tell_users_of(ended, self._message, among=self._keep if all_end else None)
         return EndedList(ended, **replica_status(self.confirmation))
 
     def _ends_all_of(self, user_id: str) -> bool:
@@ -210,7 +211,7 @@ class BulkEnding:
         """Take one step. Return the sessions that it ended, up to 250. The last step may renew the own key."""
         ended = drive(self.step())
         # A failover may lose the new key. Then the administrator would be signed out.
-        if self.done and not too_few(ended.confirmed_by):
+        if self.done and not confirmed_too_few(ended.confirmed_by):
             drive(self.renew_own_key())
         return ended
 
@@ -226,48 +227,49 @@ class BulkEnding:
             yield from session.cycling(ends_copies=True)
 
 
-def tell_others(ended: Collection[EndedSession], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
+def tell_users_of(
+    ended: Collection[EndedSession], message: str, *, among: Collection[str] | None = None
+) -> Steps[None]:
     """
     Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.messages.tell_users`.
 
     Who has ended sessions of their own knows it, and is not told.
     """
     if message and ended:
-        own = user_answered()
+        own = user_of_request()
         user_ids = (each.user_id for each in ended if each.user_id not in ("", own))
         yield from messages.tell_users(user_ids, message, among=among)
 
 
-def user_answered() -> str:
+def user_of_request() -> str:
     """Return the primary key as text of the user whose request is being answered, ``""`` if there is none."""
     session = session_of(request_answered())
     return "" if session is None else session.loaded_user_id
 
 
-def end(
-    sids: Iterable[str],
-    *,
-    message: str,
-    latest: int | None = None,
-    keep_users: Collection[str] = (),
-    follow: bool = False,
-) -> Steps[EndedList]:
-    """Kick sessions by sid, and tell their users in their other sessions, too. Texts that are no sids are ignored."""
-    named = [sid for sid in sids if is_sid(sid)]
-    ending = Ending(Reason.KICKED, message, latest, kept_users=keep_users, by=user_answered())
+def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collection[str]) -> Steps[EndedList]:
+    """
+    Kick sessions, in the store from which sessions move here, too, and tell their users ``message``.
+
+    A session that got another key is ended under it. What is no sid is ignored. Raises ValueError for a long message.
+    """
+    wanted = [sid for sid in sids if is_sid(sid)]
+    ending = Ending(Reason.KICKED, notice.check_message(message), kept_users=keep_users, by=user_of_request())
     if (other := other_store()) is not None:
         # What is about to come here must not come behind.
-        yield from other.note_ends(named)
-    found = list[EndedList]()
+        yield from other.note_ends(wanted)
+    lists = list[EndedList]()
     for store in (None,) if other is None else other.own_stores():
-        found.append((yield from in_store(store, operations.end_by_sid, named, ending, follow=follow)))
-    confirmed_by, may_return = least(*(some.confirmed_by for some in found)), any(some.may_return for some in found)
-    ended = EndedList((each for some in found for each in some), confirmed_by, may_return)
-    yield from tell_others(ended, message)
+        lists.append((yield from in_store(store, operations.end_by_sid, wanted, ending, follow=True)))
+    confirmed_by = least_confirmed(*(each.confirmed_by for each in lists))
+    ended = EndedList(chain.from_iterable(lists), confirmed_by, any(each.may_return for each in lists))
+    yield from tell_users_of(ended, ending.message)
     return ended
 
 
-def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str) -> Steps[EndedCount]:
+def end_all_of_users(
+    user_ids: Sequence[str] | None, reason: Reason, *, keep: str | None, message: str
+) -> Steps[EndedCount]:
     """End the sessions of these users (None: of all users), except ``keep``. Return how many have ended."""
     users = SessionFilter(None if user_ids is None else tuple(user_ids))
     work = BulkEnding(users, reason, message=notice.check_message(message), keep=[keep] if keep else ())
@@ -278,11 +280,11 @@ def end_all_of(user_ids: Sequence[str] | None, reason: Reason, *, keep: str | No
     return EndedCount(ended, **replica_status(work.confirmation))
 
 
-def least(*counts: int | None) -> int | None:
+def least_confirmed(*counts: int | None) -> int | None:
     """Return the least number of replicas that have confirmed. None stands for what was not asked."""
     return min((count for count in counts if count is not None), default=None)
 
 
-def too_few(confirmed_by: int | None) -> bool:
+def confirmed_too_few(confirmed_by: int | None) -> bool:
     """Tell whether ``CONFIRM_ENDS`` asks for more replicas."""
     return confirmed_by is not None and conf.CONFIRM_ENDS is not None and confirmed_by < conf.CONFIRM_ENDS[0]

@@ -22,15 +22,15 @@ Users = Mapping[str, object]
 NO_USERS: Users = MappingProxyType({})
 
 
-class Described(NamedTuple):
+class DescribedRow(NamedTuple):
     """A session, a sign-in or a block, with what is looked up for many of them at once."""
 
-    described: Any
+    subject: Any
     users: Users = NO_USERS
     place: str = ""
     is_current: bool = False
 
-    def name_of(self, user_id: str) -> str | None:
+    def user_name(self, user_id: str) -> str | None:
         user = self.users.get(user_id)
         return None if user is None else str(user)
 
@@ -48,13 +48,13 @@ class Field(NamedTuple):
     name: str
     type: Any
     meaning: str
-    source: str | Callable[[Described], Any]
+    source: str | Callable[[DescribedRow], Any]
     absent: str = ""
     of_request: bool = False
     for_staff: bool = False
 
-    def value(self, row: Described) -> Any:
-        found = getattr(row.described, self.source) if isinstance(self.source, str) else self.source(row)
+    def value(self, row: DescribedRow) -> Any:
+        found = getattr(row.subject, self.source) if isinstance(self.source, str) else self.source(row)
         return None if found == "" and self.type is not str else found
 
 
@@ -64,7 +64,7 @@ _USER = Field(
     "user",
     str | None,
     "The user's name; none for a guest, for a deleted user, and for one whom the reader may not see.",
-    lambda row: row.name_of(row.described.user_id),
+    lambda row: row.user_name(row.subject.user_id),
 )
 _CLIENT = (
     Field("ip", str, "The address.", "address", absent=NOT_STORED),
@@ -73,7 +73,7 @@ _CLIENT = (
         "device",
         str,
         "Browser and system, such as ``Firefox 145 on Linux``: made of the user agent.",
-        lambda row: browser_name(row.described.user_agent),
+        lambda row: browser_name(row.subject.user_agent),
         absent=NOT_STORED,
     ),
     Field("place", str, "Where the address is, by the setting ``PLACES``.", lambda row: row.place),
@@ -129,7 +129,7 @@ SIGN_IN = (
         "ended_by_user",
         str | None,
         "The name of the user who ended it; none if the reader may not see this user.",
-        lambda row: row.name_of(row.described.by),
+        lambda row: row.user_name(row.subject.by),
     ),
     Field("message", str, "What the user was told.", "message"),
     Field("is_new_device", bool | None, "Whether the device was new to the user, if it is known.", "is_new_device"),
@@ -150,7 +150,7 @@ def without_request(fields: Iterable[Field]) -> tuple[Field, ...]:
     return tuple(field for field in fields if not field.of_request)
 
 
-def described(
+def describe_sessions(
     sessions: Iterable[Session],
     users: Users = NO_USERS,
     current_sid: str | None = None,
@@ -162,20 +162,20 @@ def described(
     ``current_sid`` is the session of the request. Places are asked for together: call this once a page.
     """
     sessions = list(sessions)
-    found = places.by_address(each.address for each in sessions)
-    rows = (Described(each, users, found.get(each.address, ""), each.sid == current_sid) for each in sessions)
+    found = places.find_places(each.address for each in sessions)
+    rows = (DescribedRow(each, users, found.get(each.address, ""), each.sid == current_sid) for each in sessions)
     return [{field.name: field.value(row) for field in columns or SESSION} for row in rows]
 
 
-def sign_ins_described(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) -> list[dict[str, Any]]:
+def describe_sign_ins(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) -> list[dict[str, Any]]:
     """Describe sign-ins by ``SIGN_IN``. Their places are set: see :func:`django_redsess.past_sign_ins.with_places`."""
-    rows = (Described(each, users, each.place) for each in sign_ins)
+    rows = (DescribedRow(each, users, each.place) for each in sign_ins)
     return [{field.name: field.value(row) for field in SIGN_IN} for row in rows]
 
 
-def block_described(block: Block) -> dict[str, Any]:
+def describe_block(block: Block) -> dict[str, Any]:
     """Describe a block by ``BLOCK``."""
-    return {field.name: field.value(Described(block)) for field in BLOCK}
+    return {field.name: field.value(DescribedRow(block)) for field in BLOCK}
 
 
 ExportedRow = Mapping[str, str | int | None]

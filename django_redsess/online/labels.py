@@ -23,7 +23,7 @@ from django.utils.translation.trans_real import translation
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.online.ending import too_few
+from django_redsess.online.ending import confirmed_too_few
 from django_redsess.session.blocks import Block
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
@@ -58,7 +58,7 @@ def known_server_day() -> date:
     return timezone.localdate(known_server_time())
 
 
-def stored(text: str) -> str:
+def or_not_stored(text: str) -> str:
     """Return ``text``, an address or a browser; for ``""`` the word that says that a session has none."""
     return text or gettext("not stored")
 
@@ -102,7 +102,7 @@ def shortly(at: datetime) -> SafeString:
     return format_html(html, local.isoformat(), exactly(at), text)
 
 
-def blocked(block: Block | None) -> str:
+def block_text(block: Block | None) -> str:
     """Say until when a user is blocked, with the message. ``""`` for no block."""
     if block is None:
         return ""
@@ -110,11 +110,11 @@ def blocked(block: Block | None) -> str:
     return f"{text} {block.message}" if block.message else text
 
 
-def confirmed(confirmed_by: int | None) -> str:
+def confirmation_text(confirmed_by: int | None) -> str:
     """Return a sentence about the replicas that hold an end: see :class:`django_redsess.online.EndedList`."""
     if confirmed_by is None:
         return ""
-    if not too_few(confirmed_by):
+    if not confirmed_too_few(confirmed_by):
         text = ngettext("%(count)d replica has this.", "%(count)d replicas have this.", confirmed_by)
         return text % {"count": confirmed_by}
     wanted, _ = conf.CONFIRM_ENDS or (0, 0)

@@ -26,22 +26,22 @@ PLACE_MAX = 100
 logger = logging.getLogger("django_redsess")
 
 
-class Kept(NamedTuple):
+class KeptPlace(NamedTuple):
     """What the function has said: ``""`` for no place. ``until`` is a time of the monotonic clock."""
 
     place: str
     until: float
 
 
-EXPIRED = Kept("", float("-inf"))
+EXPIRED = KeptPlace("", float("-inf"))
 
 # By the function's path, the language, and the address.
-_kept: OrderedDict[tuple[str, str | None, str], Kept] = OrderedDict()
+_kept: OrderedDict[tuple[str, str | None, str], KeptPlace] = OrderedDict()
 _keeping = forks.Lock()
 _failing = set[str]()
 
 
-def by_address(addresses: Iterable[str]) -> dict[str, str]:
+def find_places(addresses: Iterable[str]) -> dict[str, str]:
     """
     Return the places of ``addresses``, as a dict of address to text. An address without a place is left out.
 
@@ -56,21 +56,21 @@ def by_address(addresses: Iterable[str]) -> dict[str, str]:
         found = {address: _kept.get((path, language, address), EXPIRED) for address in wanted}
     known = {address: kept.place for address, kept in found.items() if kept.until > now}
     if unknown := sorted(wanted - known.keys()):
-        asked = _asked(path, unknown)
+        asked = _ask_site(path, unknown)
         known |= asked
         with _keeping:
             for address, place in asked.items():
-                _kept[path, language, address] = Kept(place, now + KEPT_SECONDS)
+                _kept[path, language, address] = KeptPlace(place, now + KEPT_SECONDS)
                 _kept.move_to_end((path, language, address))
             while len(_kept) > KEPT_MAX:
                 _kept.popitem(last=False)
     return {address: place for address, place in known.items() if place}
 
 
-def _asked(path: str, addresses: list[str]) -> dict[str, str]:
+def _ask_site(path: str, addresses: list[str]) -> dict[str, str]:
     try:
         found = import_string(path)(addresses)
-        places = {address: _text(found.get(address)) for address in addresses}
+        places = {address: _place_text(found.get(address)) for address in addresses}
     except Exception:  # The site's own function may raise anything.
         if path not in _failing:
             logger.exception("No places are shown: %s, the function that REDSESS['PLACES'] names, failed.", path)
@@ -80,5 +80,5 @@ def _asked(path: str, addresses: list[str]) -> dict[str, str]:
     return places
 
 
-def _text(place: object) -> str:
+def _place_text(place: object) -> str:
     return notice.clean_text(str(place))[:PLACE_MAX] if isinstance(place, str | Promise) else ""

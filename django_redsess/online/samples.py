@@ -83,7 +83,7 @@ class Present(NamedTuple):
     active_guests: int | None = None
 
 
-class Read(NamedTuple):
+class PartitionSamples(NamedTuple):
     """
     What a partition has: how many sessions now, and its samples in two texts with a line for each, the earliest first.
 
@@ -95,7 +95,7 @@ class Read(NamedTuple):
     active: bytes
 
 
-def sample() -> list[ScriptCall[float]]:
+def take_samples() -> list[ScriptCall[float]]:
     """
     Store a sample and thin out old ones, unless this minute has a sample.
 
@@ -118,7 +118,7 @@ def slot_of(age: timedelta) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def samples(first: float, last: float | None = None) -> Steps[list[Read]]:
+def read_samples(first: float, last: float | None = None) -> Steps[list[PartitionSamples]]:
     """
     Of each partition, count the sessions that are here now, and read the samples from ``first`` to ``last``.
 
@@ -129,19 +129,19 @@ def samples(first: float, last: float | None = None) -> Steps[list[Read]]:
         first=f"{first * 1000:.0f}",
         last=None if last is None else f"{last * 1000:.0f}",
     )
-    calls = on_each(scripts.READ_SAMPLES, args, _samples)
+    calls = on_each(scripts.READ_SAMPLES, args, _partition_samples)
     # The samples of more than a day take the server long: it serves others in between.
     at_once = len(calls) if -DAY_SECONDS <= first < 0 else PARTITIONS_AT_ONCE
-    found = list[Read]()
+    found = list[PartitionSamples]()
     for start in range(0, len(calls), at_once):
         found += yield from together(calls[start : start + at_once])
     return found
 
 
-def history(hours: float) -> Steps[list[Sample]]:
+def read_history(hours: float) -> Steps[list[Sample]]:
     """Return what :func:`django_redsess.online.history` returns for ``hours``."""
-    found = yield from samples(-hours * 3600)
-    return _added_up([each.text for each in found], _active(found))
+    found = yield from read_samples(-hours * 3600)
+    return _added_up([each.text for each in found], _active_by_minute(found))
 
 
 def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tuple[Sequence[Sample | Present], Present]]:
@@ -152,8 +152,8 @@ def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tupl
     are whole. The others have what a chart draws: a day has 1440 samples of each partition.
     """
     first, last = (-hours * 3600, None) if day is None else (day[0].timestamp(), day[1].timestamp())
-    found = yield from samples(first, last)
-    texts, active = [each.text for each in found], _active(found)
+    found = yield from read_samples(first, last)
+    texts, active = [each.text for each in found], _active_by_minute(found)
     times, *counts = zip(*(each.now for each in found), strict=True)
     now = Present(max(times), *map(sum, counts))
     if len(texts) == 1:
@@ -164,7 +164,7 @@ def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tupl
             minutes.setdefault(minute, []).append(tuple(counts))
     drawn: list[Sample | Present] = [
         Present(time_of(minute), *_sums(minutes[minute]), *active.get(minute, NO_ACTIVE))
-        for minute in _whole(minutes, len(texts))
+        for minute in _complete_minutes(minutes, len(texts))
     ]
     if drawn:
         lines = [text.split(b"\n") for text in texts]
@@ -175,7 +175,7 @@ def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tupl
     return drawn, now
 
 
-def _active(found: Sequence[Read]) -> Mapping[bytes, tuple[int, int]]:
+def _active_by_minute(found: Sequence[PartitionSamples]) -> Mapping[bytes, tuple[int, int]]:
     """Return how many were active in the minutes of which all partitions know it: signed in, and guests."""
     minutes: dict[bytes, list[tuple[bytes, ...]]] = {}
     for each in found:
@@ -204,7 +204,10 @@ def _added_up(texts: Sequence[bytes], active: Mapping[bytes, tuple[int, int]]) -
                     numbers += (0,) * (COUNTS - len(numbers))
                 if len(numbers) == COUNTS:
                     minutes.setdefault(minute, []).append(numbers)
-    return [_sample(minute, minutes[minute], active.get(minute, NO_ACTIVE)) for minute in _whole(minutes, len(texts))]
+    return [
+        _sample_of_minute(minute, minutes[minute], active.get(minute, NO_ACTIVE))
+        for minute in _complete_minutes(minutes, len(texts))
+    ]
 
 
 def count_in(stored: bytes | None) -> int:
@@ -219,24 +222,24 @@ def _bounded(stored: bytes) -> int:
     return max(0, min(int(stored), COUNT_MAX))
 
 
-def _whole(minutes: Mapping[bytes, Sequence[Any]], partitions: int) -> list[bytes]:
+def _complete_minutes(minutes: Mapping[bytes, Sequence[Any]], partitions: int) -> list[bytes]:
     # A minute that one partition lacks would look like a dip. It was unreachable then, or the minute has just begun.
     return [minute for minute in sorted(minutes, key=int) if len(minutes[minute]) == partitions]
 
 
-def _sample(minute: bytes, partitions: list[Numbers], active: tuple[int | None, int | None]) -> Sample:
+def _sample_of_minute(minute: bytes, partitions: list[Numbers], active: tuple[int | None, int | None]) -> Sample:
     signed_in, guests, created, *ended = map(sum, zip(*partitions, strict=True))
     in_all, of_guests = ended[: len(REASONS)], ended[len(REASONS) :]
     totals, totals_of_guests = (dict(zip(REASONS, part, strict=True)) for part in (in_all, of_guests))
     return Sample(time_of(minute), signed_in, guests, created, totals, totals_of_guests, *active)
 
 
-def _samples(reply: list[Any]) -> Read:
+def _partition_samples(reply: list[Any]) -> PartitionSamples:
     at, counts, text, active = reply
-    return Read(Present(time_of(at), *counts), text, active)
+    return PartitionSamples(Present(time_of(at), *counts), text, active)
 
 
-def evicted(samples: Sequence[Sample | Present]) -> tuple[int, int]:
+def count_evicted(samples: Sequence[Sample | Present]) -> tuple[int, int]:
     """Return how many signed-in and how many guests' sessions were evicted between the first and the last sample."""
     whole = [sample for sample in samples if isinstance(sample, Sample)]
     if not whole:

@@ -49,12 +49,12 @@ class Totals:
 _REPLIES = 7
 
 
-def read() -> Steps[Totals]:
+def read_totals() -> Steps[Totals]:
     """Read the numbers by plain commands: one pipeline for each server, in which no session is ended or touched."""
     partitions = keyspace().partitions
     times = dict[int, int]()
 
-    def commands(number: int, at: int) -> bytes:
+    def pack_commands(number: int, at: int) -> bytes:
         partition, times[number] = partitions[number], at
         since = f"{at - seconds_of_active() * 1000:.0f}"
         return b"".join(
@@ -69,7 +69,7 @@ def read() -> Steps[Totals]:
             )
         )
 
-    found = yield from ask_each("totals", partitions, commands, _REPLIES)
+    found = yield from ask_each("totals", partitions, pack_commands, _REPLIES)
     totals, *counts, firsts, newest = zip(*found, strict=True)
     created, *ended = (sum(map(count_in, numbers)) for numbers in zip(*totals, strict=True))
     deadlines = [(number, score) for number, reply in enumerate(firsts) for score, _ in with_scores(reply)]

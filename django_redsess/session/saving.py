@@ -194,7 +194,7 @@ class SaveAttempts:
             begun = self._begun(sid, saving, snapshot) if signals.sessions_began.receivers else []
             self.session.snapshot = snapshot
             self._note_done(sid, saving.item)
-            if not signals.hold(begun):
+            if not signals.hold_events(begun):
                 yield SendSignals(begun)
             yield from eviction.evict_after_save(sid, saving, outcome)
             if outcome.stored is not None and outcome.stored.message:

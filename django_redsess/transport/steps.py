@@ -138,7 +138,7 @@ def drive(steps: Steps[T]) -> T:
                 elif isinstance(wanted, CallOutside):
                     reply = wanted.function()
                 else:
-                    signals.announce(wanted.events)
+                    signals.send_signals(wanted.events)
             except Exception as error:
                 wanted = steps.throw(error)
             except BaseException:
@@ -167,7 +167,7 @@ async def adrive(steps: Steps[T]) -> T:
                 elif isinstance(wanted, CallOutside):
                     reply = await sync_to_async(wanted.function)()
                 else:
-                    await signals.aannounce(wanted.events)
+                    await signals.asend_signals(wanted.events)
             except Exception as error:
                 wanted = steps.throw(error)
             except BaseException:
@@ -276,7 +276,7 @@ class ScriptCall(Step[T]):
         server_of(self.partition).clock.learn_from_script(int(at))
         ended = EndedSessions(at, groups, self.by, self.message)
         result = self.read(reply, ended, *beside)
-        if not signals.hold(ended):
+        if not signals.hold_events(ended):
             yield SendSignals(ended)
         return result
 

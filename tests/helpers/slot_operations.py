@@ -322,7 +322,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: _is_noted(world.user),
     ),
     "end_of_a_user": (
-        lambda world: drive(online.end_all_of(["7"], Reason.KICKED, keep=world.user.sid, message="")),
+        lambda world: drive(online.end_all_of_users(["7"], Reason.KICKED, keep=world.user.sid, message="")),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
     ),
     "end_all": (

@@ -23,7 +23,7 @@ from tests.project.docs.pages import DOCS
 
 SIGN_INS = "/admin/redsess_history/signin/"
 
-ADDED = Field("added", str, "A field of tomorrow.", lambda row: f"of {row.described.user_id}")
+ADDED = Field("added", str, "A field of tomorrow.", lambda row: f"of {row.subject.user_id}")
 
 File = list[dict[str, Any]]
 
@@ -88,7 +88,7 @@ def test_the_page_in_the_reference_has_all_lists() -> None:
 @pytest.mark.django_db
 def test_what_is_absent_is_none_and_times_are_datetimes(new_session) -> None:
     guest = online.get(new_session(colour="blue").sid)
-    [described] = fields.described([guest])
+    [described] = fields.describe_sessions([guest])
     assert {name for name, value in described.items() if value is None} == {
         *("user_id", "user", "created_at", "newest_item")
     }
@@ -98,13 +98,13 @@ def test_what_is_absent_is_none_and_times_are_datetimes(new_session) -> None:
         guest.last_seen_at,
         False,
     )
-    assert fields.described([guest], current_sid=guest.sid)[0]["is_current"] is True
+    assert fields.describe_sessions([guest], current_sid=guest.sid)[0]["is_current"] is True
 
 
 @pytest.mark.django_db
 def test_a_name_is_that_of_who_may_be_seen(new_session) -> None:
     alice = User.objects.create_user("alice")
     session = online.get(new_session(str(alice.pk)).sid)
-    assert fields.described([session])[0]["user"] is None
+    assert fields.describe_sessions([session])[0]["user"] is None
     for users in ({str(alice.pk): alice}, {str(alice.pk): "alice"}):
-        assert fields.described([session], users)[0]["user"] == "alice"
+        assert fields.describe_sessions([session], users)[0]["user"] == "alice"

@@ -77,7 +77,7 @@ def test_a_page_asks_once_for_what_is_new(admin_client, sids, new_session) -> No
 def test_without_the_setting_nothing_is_asked(admin_client, sids, settings) -> None:
     settings.REDSESS = {**settings.REDSESS, "PLACES": None}
     assert "Oslo" not in admin_client.get(LIST).text
-    assert (ASKED, places.by_address([LYON])) == ([], {})
+    assert (ASKED, places.find_places([LYON])) == ([], {})
 
 
 def fails(addresses: list[str]) -> dict[str, str]:
@@ -96,7 +96,7 @@ def test_a_function_that_fails_shows_none_and_is_logged_once(admin_client, sids,
     settings.REDSESS = {**settings.REDSESS, "PLACES": f"{__name__}.towns"}
     assert "Lyon" in admin_client.get(LIST).text
     monkeypatch.setitem(globals(), "towns", fails)
-    places.by_address(["192.0.2.200"])
+    places.find_places(["192.0.2.200"])
     assert len(caplog.records) == 2, "the next failure is logged again"
 
 
@@ -118,24 +118,24 @@ def test_a_function_that_fails_shows_none_and_is_logged_once(admin_client, sids,
 )
 def test_what_is_no_text_is_no_place(monkeypatch, said, shown) -> None:
     monkeypatch.setitem(globals(), "towns", lambda addresses: said)
-    assert places.by_address([LYON, ""]) == shown
+    assert places.find_places([LYON, ""]) == shown
 
 
 @pytest.mark.unit
 def test_places_are_kept_for_a_while_for_each_language_and_not_without_end(monkeypatch) -> None:
     monkeypatch.setattr(places, "KEPT_MAX", 2)
     for _ in range(2):
-        places.by_address([LYON])
+        places.find_places([LYON])
     with override("fr"):
-        places.by_address([LYON])
+        places.find_places([LYON])
     assert ASKED == [[LYON]] * 2
     # The eldest one goes.
-    places.by_address([OSLO])
-    places.by_address([LYON])
+    places.find_places([OSLO])
+    places.find_places([LYON])
     assert ASKED[2:] == [[OSLO], [LYON]]
     monkeypatch.setattr(places, "KEPT_SECONDS", -1)
-    places.by_address(["192.0.2.4"])
-    places.by_address(["192.0.2.4"])
+    places.find_places(["192.0.2.4"])
+    places.find_places(["192.0.2.4"])
     assert ASKED[4:] == [["192.0.2.4"]] * 2
 
 
@@ -162,11 +162,11 @@ def database(request: pytest.FixtureRequest, settings: Any, tmp_path: Path) -> I
 def test_djangos_geoip2_names_places_by_its_database(database: str) -> None:
     france = "Lyon, France" if database == "City" else "France"
     asked = [LYON, OSLO, "10.1.2.3", "127.0.0.1", "9.9.9.9", "unknown", "::ffff:10.1.2.3"]
-    assert places.by_address(asked) == {LYON: france, OSLO: "Norway"}
+    assert places.find_places(asked) == {LYON: france, OSLO: "Norway"}
 
 
 @pytest.mark.unit
 def test_without_a_database_no_place_is_shown(settings, caplog) -> None:
     settings.REDSESS = {"PLACES": "django_redsess.contrib.geoip2.places"}
-    assert places.by_address([LYON]) == {}
+    assert places.find_places([LYON]) == {}
     assert "GEOIP_PATH" in caplog.text

@@ -49,7 +49,7 @@ from django_redsess.contrib.api.visible import ROWS_AT_ONCE, read_visible_page
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST
 from django_redsess.online.cursor import Place
-from django_redsess.online.fields import block_described, described
+from django_redsess.online.fields import describe_block, describe_sessions
 from django_redsess.online.labels import server_time
 from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
@@ -220,7 +220,7 @@ def _all_visible(request: HttpRequest) -> SessionQuerySet:
 def _describe_visible(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[dict[str, Any]]:
     rows = list(rows)
     users = {row.session.user_id: row.user for row in rows if row.user}
-    return described([row.session for row in rows], users, own_sid(request))
+    return describe_sessions([row.session for row in rows], users, own_sid(request))
 
 
 def _rule_for_each(request: HttpRequest) -> Callable[[OnlineSession], bool] | None:
@@ -321,7 +321,7 @@ def get_block(request: Any, id: Path[UserId]) -> Any:
     block = online.block_of(user)
     if block is None:
         raise Problem(404, NO_BLOCK)
-    return block_described(block)
+    return describe_block(block)
 
 
 @router.put("users/{redsess_user_id:id}/block", response=answers(NewBlock, 403, 404, 413, 415))
@@ -346,7 +346,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
     except ValueError:
         raise unprocessable("until", "ahead, by the clock of the server that stores the sessions") from None
     block = online.Block(id, body.until, body.message, online.user_id_of(request.user))
-    return {**block_described(block), "ended": ended}
+    return {**describe_block(block), "ended": ended}
 
 
 @router.delete("users/{redsess_user_id:id}/block", response=answers(None, 403, 404))

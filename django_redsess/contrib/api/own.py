@@ -22,7 +22,7 @@ from django_redsess.contrib.api.schemas import (
     answers,
 )
 from django_redsess.online.cursor import Place
-from django_redsess.online.fields import OWN_SESSION, described
+from django_redsess.online.fields import OWN_SESSION, describe_sessions
 from django_redsess.online.listing import SessionFilter
 
 router = Router(tags=["Your own sessions"])
@@ -94,7 +94,7 @@ def reauthenticate(request: Any, body: Password) -> None:
 
 def _describe_own(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
     users = {online.user_id_of(request.user): request.user}
-    return described(sessions, users, own_sid(request), OWN_SESSION)
+    return describe_sessions(sessions, users, own_sid(request), OWN_SESSION)
 
 
 def _find_own_session(request: Any, sid: str) -> list[online.Session]:

@@ -19,7 +19,7 @@ from django_redsess.contrib.api.visible import read_visible_page
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED, SignIn
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
-from django_redsess.online.fields import sign_ins_described
+from django_redsess.online.fields import describe_sign_ins
 from django_redsess.permissions import rules
 
 CHOICES = {
@@ -104,7 +104,7 @@ def _sign_in_list(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict
     page = read_visible_page(read_after, position, asked.limit, may_see=may_see, position_of=_position_of)
     users = sign_ins_admin.add_names(request, page.rows)
     return {
-        "sign_ins": sign_ins_described((row.past for row in page.rows), users),
+        "sign_ins": describe_sign_ins((row.past for row in page.rows), users),
         "next": asked.make_cursor(page.last),
         "looked_through": page.looked_through,
     }

@@ -359,7 +359,7 @@ class SignInAdmin(pages.ListAdmin):
             # The file is the same in all languages.
             with translation.override(None):
                 seen = [row for row in batch if self.has_view_permission(request, row)]
-                described = fields.sign_ins_described((row.past for row in seen), users)
+                described = fields.describe_sign_ins((row.past for row in seen), users)
             yield [exported_row(each, fields.SIGN_IN) for each in described]
             after = rows.filter(login_ms__lte=last.login_ms).exclude(login_ms=last.login_ms, id__gte=last.pk)
             batch = list(after[:EXPORTED_AT_ONCE])

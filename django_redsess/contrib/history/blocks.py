@@ -13,7 +13,7 @@ from django_redsess import online
 from django_redsess.contrib.history.database import short_waits, write_rows
 from django_redsess.contrib.history.models import BlockCopy
 from django_redsess.contrib.history.receivers import existing_users
-from django_redsess.online.blocking import LISTED_MAX, listed_with_origin
+from django_redsess.online.blocking import LISTED_MAX, list_blocks_with_origin
 from django_redsess.online.labels import server_time
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
@@ -60,7 +60,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
     using = router.db_for_write(BlockCopy)
     copies = BlockCopy.objects.using(using)
     copies.filter(until__lte=to_column(server_time())).delete()
-    found = drive(listed_with_origin(0, LISTED_MAX))
+    found = drive(list_blocks_with_origin(0, LISTED_MAX))
     there = {key: block for block, _ in found if (key := user_key(block.user_id)) is not None}
     copied = {copy.pk: _block_of(copy) for copy in copies}
     # What another program has written must not outlive a new server.

@@ -102,7 +102,7 @@ def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMult
             "site": site,
             "at": labels.exactly(sign_in.created_at),
             "browser": known_client(sign_in.user_agent),
-            "place": places.by_address([sign_in.address]).get(sign_in.address, ""),
+            "place": places.find_places([sign_in.address]).get(sign_in.address, ""),
             "sessions_url": _url(root, sessions),
             "password_url": _url(root, password),
         }

@@ -82,7 +82,7 @@ class Command(CommandWithExamples):
         until = server_time() + timedelta(seconds=self._seconds)
         ended = online.block(user, until=until, message=options["message"])
         sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
-        worth = labels.confirmed(ended.confirmed_by)
+        worth = labels.confirmation_text(ended.confirmed_by)
         blocked = f"{printable(name)}: blocked until {labels.exactly(until)}, {sessions} ended."
         say(f"{blocked} {worth}".strip(), self.stdout)
 

@@ -27,13 +27,13 @@ from django_redsess.management.terminal import (
     user_named,
 )
 from django_redsess.online import EndedList, labels
-from django_redsess.online.ending import least, too_few
+from django_redsess.online.ending import confirmed_too_few, least_confirmed
 from django_redsess.online.labels import printable
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 from django_redsess.session.operations import AT_ONCE_MAX
-from django_redsess.signals import noting
+from django_redsess.signals import collect_actions
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import drive
@@ -166,9 +166,9 @@ class Command(CommandWithExamples):
         wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and is_terminal(sys.stderr)
         try:
             # A signal takes effect after the batch under way, so that all ended sessions are counted.
-            with noting() as done, progress_bar(count, wanted=wanted) as bar, stop.listening():
+            with collect_actions() as done, progress_bar(count, wanted=wanted) as bar, stop.listening():
                 for batch in self._batches():
-                    self._replicas = least(self._replicas, batch.confirmed_by)
+                    self._replicas = least_confirmed(self._replicas, batch.confirmed_by)
                     for ended in batch:
                         tally.add(ended.user_id)
                     # They are counted: millions of them would fill the memory.
@@ -212,8 +212,8 @@ class Command(CommandWithExamples):
 
     def _worth(self) -> str:
         """Return a text about the replicas that hold what has ended, with a blank in front. ``""`` if none is asked."""
-        again = " Run it again to check replication again." if too_few(self._replicas) else ""
-        return f" {labels.confirmed(self._replicas)}{again}" if self._replicas is not None else ""
+        again = " Run it again to check replication again." if confirmed_too_few(self._replicas) else ""
+        return f" {labels.confirmation_text(self._replicas)}{again}" if self._replicas is not None else ""
 
     def _say(self, line: str) -> None:
         """Print a line for a person. Without ``--noinput``, it is printed at any verbosity."""

@@ -38,7 +38,7 @@ from django_redsess.online.browsers import browser_name
 from django_redsess.online.fields import ExportedRow, csv_row, exported_row
 from django_redsess.online.labels import known_server_time, printable
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_end, seconds_of_active
-from django_redsess.online.samples import evicted
+from django_redsess.online.samples import count_evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.address_index import network_of
@@ -87,8 +87,8 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
         # Django puts a no-break space between number and unit.
         "last seen": ago.replace("\xa0", " "),
         "expires": _time(session.expires_at),
-        "address": printable(labels.stored(session.address)),
-        "browser": printable(labels.stored(browser_name(session.user_agent))),
+        "address": printable(labels.or_not_stored(session.address)),
+        "browser": printable(labels.or_not_stored(browser_name(session.user_agent))),
         "size": filesizeformat(session.size).replace("\xa0", " ") if session.size else "",
         "newest item": printable(session.newest_item),
         "id": printable(session.sid),
@@ -297,7 +297,7 @@ class Command(CommandWithExamples):
                 users = users_by_id({session.user_id for session in page})
                 # The command endsessions takes these names.
                 names = {user_id: user.get_username() for user_id, user in users.items()}
-                for described in fields.described(page, names):
+                for described in fields.describe_sessions(page, names):
                     say(line_of(exported_row(described, columns)), self.stdout)
                 written += len(page)
                 if bar is not None:
@@ -341,7 +341,7 @@ class Command(CommandWithExamples):
         if name := online.moving_from():
             say(f"Sessions move here from {name}. Those that have not moved are not listed or counted.", self.stdout)
         if self.options["guests"] and (samples := online.history()):
-            users_evicted, guests_evicted = evicted(samples)
+            users_evicted, guests_evicted = count_evicted(samples)
             if users_evicted or guests_evicted:
                 text = f"Evicted in the last 24 hours: {guests_evicted:,} of guests, {users_evicted:,} of users."
                 say(text, self.stdout)

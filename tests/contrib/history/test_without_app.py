@@ -52,8 +52,8 @@ session = sign_in()
 counts = {"sign-in": calls(sign_in), "load": calls(load, session)}
 online.end(session.sid)
 imported = [name for name in sys.modules if name.startswith("django_redsess.contrib.history")]
-from django_redsess.signals import are_wanted
-print(json.dumps({"counts": counts, "imported": imported, "listens": are_wanted()}))
+from django_redsess.signals import signals_are_wanted
+print(json.dumps({"counts": counts, "imported": imported, "listens": signals_are_wanted()}))
 """
 
 

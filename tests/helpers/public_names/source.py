@@ -124,7 +124,7 @@ def _sent_about_sessions() -> dict[str, set[str]]:
         signal.connect(receive)
         real, vars(sent)[name] = vars(sent)[name], signal
         try:
-            sent.announce([event])
+            sent.send_signals([event])
         finally:
             vars(sent)[name] = real
     return found

@@ -24,7 +24,7 @@ from django_redsess.management.terminal import (
     user_named,
 )
 from django_redsess.online import fields
-from django_redsess.online.fields import Described, Field, csv_row, exported_row
+from django_redsess.online.fields import DescribedRow, Field, csv_row, exported_row
 from django_redsess.past_sign_ins import with_places
 
 EXPORTED_AT_ONCE = 1000
@@ -120,6 +120,6 @@ def _described(user: AbstractBaseUser) -> Iterator[dict[str, Any]]:
     users = {online.user_id_of(user): user.get_username()}
     rows = SignIn.objects.filter(user_id=user.pk).order_by(*ORDER).iterator(chunk_size=EXPORTED_AT_ONCE)
     while batch := list(islice(rows, EXPORTED_AT_ONCE)):
-        described = fields.sign_ins_described(with_places(map(past_sign_in, batch)), users)
+        described = fields.describe_sign_ins(with_places(map(past_sign_in, batch)), users)
         for row, each in zip(batch, described, strict=True):
-            yield each | {field.name: field.value(Described(row)) for field in STORED}
+            yield each | {field.name: field.value(DescribedRow(row)) for field in STORED}
