@@ -13,8 +13,9 @@ import redis
 from tqdm import tqdm
 
 from django_redsess.session import reading
-from django_redsess.session.record import Client as Visitor
-from django_redsess.session.record import Record, client_packed, pack
+from django_redsess.session.client import Client as Visitor
+from django_redsess.session.client import pack_client
+from django_redsess.session.record import Record, pack
 from django_redsess.transport.keys import Partition, bucket_of_user, keyspace, new_key, sid_of
 
 SESSIONS_AT_ONCE = 500
@@ -137,6 +138,6 @@ def _count_views(client: Client, count: int, viewed: int) -> None:
 
 def _record(sid: str, user_id: str, login_ms: int, deadline: int, number: int) -> bytes:
     # 198.18.0.0/15 is reserved for benchmarks.
-    client = client_packed(Visitor(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
+    client = pack_client(Visitor(f"198.{18 + (number >> 16) % 2}.{(number >> 8) % 256}.{number % 256}", USER_AGENT))
     data = (SESSION % (user_id, random.randbytes(32).hex())).encode()
     return pack(sid, Record(user_id, login_ms, -(-deadline // 1000), AGE_SECONDS, client, data))

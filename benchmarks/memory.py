@@ -62,27 +62,23 @@ class Case(NamedTuple):
     Which sessions to measure.
 
     ``kind`` is ``"guest"`` or ``"signed in"``, ``viewed`` how many items each viewed. ``at`` is the size of the store,
-    a power of two; 0 is the mean of several sizes. ``indexed``: whether addresses are in an index, of our engine only.
+    a power of two; 0 is the mean of several sizes.
     """
 
     engine: str
     kind: str
     viewed: int = 0
     at: int = 0
-    indexed: bool = False
 
 
 CASES_OF_TARGETS = tuple(Case(OURS, kind, at=AT) for kind in ("guest", "signed in"))
 CASES = (
     *CASES_OF_TARGETS,
-    *(Case(OURS, kind, indexed=True) for kind in ("guest", "signed in")),
     *(Case(OURS, kind, viewed) for kind in ("guest", "signed in") for viewed in (0, 5, 25)),
     *(Case(peer, kind) for peer in PEERS for kind in ("guest", "signed in")),
 )
 FEW_CASES = tuple(
-    case
-    for case in CASES
-    if case.engine in (OURS, BASE) and not case.at and not case.indexed and (case.viewed == 0 or case.kind != "guest")
+    case for case in CASES if case.engine in (OURS, BASE) and not case.at and (case.viewed == 0 or case.kind != "guest")
 )
 
 
@@ -133,14 +129,14 @@ def _used(client: redis.Redis) -> int:
 
 
 def _configure(case: Case, stores: Stores) -> None:
-    settings.configure(**ENGINES[case.engine].settings(stores) | {"REDSESS": {"INDEX_ADDRESSES": case.indexed}})
+    settings.configure(**ENGINES[case.engine].settings(stores))
     django.setup()
 
 
 def _add(case: Case, first: int, last: int) -> None:
     from django_redis import get_redis_connection
 
-    from django_redsess.session.record import Client
+    from django_redsess.session.client import Client
     from django_redsess.session.state import Visit
     from django_redsess.transport.keys import keyspace
 

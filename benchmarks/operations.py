@@ -24,8 +24,8 @@ from django_redis import get_redis_connection
 from benchmarks.engines import ENGINES, Engine
 from benchmarks.fill import ITEMS, SESSION, USER_AGENT, fill
 from django_redsess import online, viewed
+from django_redsess.session.client import Client
 from django_redsess.session.deadlines import SLACK_MAX
-from django_redsess.session.record import Client
 from django_redsess.session.state import Visit
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace, sid_of

@@ -96,7 +96,7 @@ SECTIONS: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
     "bytes": (
         "Bytes a session",
         "In the server. Ours also keeps address and user agent of signed-in users. See benchmarks/memory.py.",
-        ("server", "kind", "viewed", "at", "indexed", "engine"),
+        ("server", "kind", "viewed", "at", "engine"),
         ("bytes",),
     ),
     "scale": (

@@ -402,15 +402,6 @@ class Conf:
         """,
         is_secret=True,
     )
-    INDEX_ADDRESSES = Setting[bool](
-        False,
-        TRUE_OR_FALSE,
-        """
-        Whether an index finds the sessions of an address or a network.
-
-        Without it, only the newest 10 000 sign-ins are looked through.
-        """,
-    )
     PLACES = Setting[str | None](
         None,
         Rule(

@@ -42,7 +42,7 @@ from django_redsess.responses import (
     unavailable_response,
     wants_problem_details,
 )
-from django_redsess.session.address_index import client_of
+from django_redsess.session.client import client_of
 from django_redsess.session.django_messages import add_at_the_end, add_message, add_pending_message, store_late_message
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
 from django_redsess.session.store import session_of

@@ -25,7 +25,7 @@ from django_redsess.online.cursor import Place
 from django_redsess.online.labels import server_time
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, SessionFilter, rows_end, seconds_of_active
 from django_redsess.online.searching import ClientMatcher, LookedThrough, Matching
-from django_redsess.session.address_index import named_network, network_of
+from django_redsess.session.client import named_network, network_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -380,7 +380,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """
         How many sessions were looked through for the rows, or for their number.
 
-        None if an index or a list had them all, and before the rows are read or counted.
+        None if a list had them all, and before the rows are read or counted.
         """
         found: Matching | None = (self._answers or {}).get((self.session_filter, self.by_seen))
         return self._looked_through if found is None else found.looked_through
@@ -390,9 +390,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """The sids of all rows, if a search by clients has found them. None if a list has the rows in its order."""
         if self.sids is not None or not self.session_filter.names_client:
             return None
-        found = self._matching()
-        # A network with very many sessions is read from the index.
-        return found.sids if found.lists is None else None
+        return self._matching().sids
 
     @property
     def is_cut(self) -> bool:

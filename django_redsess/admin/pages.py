@@ -275,7 +275,7 @@ def address_link_html(session: OnlineSession, site: AdminSite) -> str:
     """Return the address as HTML: a link to all sessions from it, and its place. ``""`` if there is none."""
     if not session.address:
         return ""
-    query = {SEARCH_VAR: session.address, **({} if session.user_id else {GUESTS: TOO})}
+    query = {SEARCH_VAR: session.address}
     address = link_html(sessions_url("changelist", site, query=query), address_html(session.address))
     return format_html("{}{}", address, place_html(session.place))
 

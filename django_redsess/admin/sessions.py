@@ -36,7 +36,6 @@ from django_redsess.admin.users import (
     visible_users,
 )
 from django_redsess.backend import is_in_use
-from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
@@ -45,7 +44,7 @@ from django_redsess.online.listing import SessionFilter
 from django_redsess.online.samples import Present
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
-from django_redsess.session.address_index import network_of
+from django_redsess.session.client import network_of
 
 BROWSER_MAX = 60  # Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent.
 
@@ -185,18 +184,15 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
-        asked, above = sessions.session_filter, list_head(request)
-        by_network, with_guests = asked.network is not None, changelist.get_query_string({pages.GUESTS: pages.TOO})
+        above = list_head(request)
         return {
             "present": above,
             "title": self._title(changelist, above["now"]),
             "chosen": filters.selected_choices(changelist),
             "looked_through": sessions.looked_through,
-            "index_helps": request.user.is_superuser and by_network and not conf.INDEX_ADDRESSES,
             "search_notes": self.search_notes(changelist),
             "absent_users": self.absent_users(request, changelist),
             "may_see_users": users_admin(request, self.admin_site) is not None,
-            "with_guests_query": with_guests if by_network and conf.INDEX_ADDRESSES and not asked.guests else "",
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._ends(request, changelist),
         }
@@ -380,9 +376,8 @@ class OnlineSessionAdmin(SessionPageAdmin):
             notes.append(gettext("This is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24."))
         if asked.guests and (asked.browser is not None or asked.system is not None):
             notes.append(gettext("The browsers of guests are not stored."))
-        if asked.guests and asked.network is not None and not conf.INDEX_ADDRESSES:
-            text = gettext("The addresses of guests are not stored without %(setting)s.")
-            notes.append(text % {"setting": "INDEX_ADDRESSES"})
+        if asked.guests and asked.network is not None:
+            notes.append(gettext("The addresses of guests are not stored."))
         return notes
 
     def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> QueryDict | None:

@@ -64,7 +64,7 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.security)
 def check_effects(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of settings that have no effect: a MAX_GUESTS above MAX_SESSIONS, INDEX_ADDRESSES without addresses."""
+    """Warn of a setting that has no effect: a MAX_GUESTS above MAX_SESSIONS."""
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     found = []
@@ -73,10 +73,6 @@ def check_effects(**kwargs: Any) -> list[checks.CheckMessage]:
         message = f"{conf.MAX_GUESTS:,} is above MAX_SESSIONS, {conf.MAX_SESSIONS:,}."
         hint = "MAX_SESSIONS includes guests' sessions: set MAX_GUESTS lower, or leave it out."
         found.append(problem("W024", f"REDSESS['MAX_GUESTS'] has no effect: {message}", hint))
-    if conf.INDEX_ADDRESSES is True and conf.CLIENT_ADDRESS == "none":
-        message = "REDSESS['INDEX_ADDRESSES'] has no effect: CLIENT_ADDRESS is 'none', so no address is stored."
-        hint = "Set CLIENT_ADDRESS to 'full' or 'truncated', or INDEX_ADDRESSES to False."
-        found.append(problem("W033", message, hint))
     return found
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from django_redsess.conf import conf
 from django_redsess.exceptions import SessionNotReadable
 from django_redsess.online.labels import printable
-from django_redsess.session import reading
-from django_redsess.session.address_index import written_score
 from django_redsess.session.encryption import has_key
-from django_redsess.session.record import revision_of, unpack
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import Partition, keyspace
@@ -31,8 +27,8 @@ class Fault(NamedTuple):
     An entry of ``key`` that disagrees with the other keys.
 
     Some values of ``kind`` can be mended: ``missing``, ``stray`` (the entry should not be there), ``differs`` (in its
-    login time), ``misplaced`` (it has the score of another address) and ``ahead`` (of the server's clock). Others
-    can't: ``unreadable`` (perhaps a record of another release) and ``unknown`` (not a key of this app).
+    login time) and ``ahead`` (of the server's clock). Others can't: ``unreadable`` (perhaps a record of another
+    release) and ``unknown`` (not a key of this app).
     """
 
     kind: str
@@ -45,7 +41,6 @@ class Fault(NamedTuple):
             "missing": f"{key}: session {sid} is missing",
             "stray": f"{key}: {sid} does not belong there",
             "differs": f"{key}: session {sid} has another login time than elsewhere",
-            "misplaced": f"{key}: session {sid} has another address",
             "ahead": f"{key}: session {sid} has a time that is still to come",
             "unreadable": f"{key}: the record of {sid} is in no known format",
             "unknown": f"{key}: no key of this app",
@@ -53,7 +48,7 @@ class Fault(NamedTuple):
 
     @property
     def can_be_mended(self) -> bool:
-        return self.kind in ("missing", "stray", "differs", "misplaced", "ahead")
+        return self.kind in ("missing", "stray", "differs", "ahead")
 
 
 class Checked(NamedTuple):
@@ -94,14 +89,12 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
 
     Each script reads all that it compares in one go, so concurrent changes by visitors are no faults. A record with a
     deadline is a session: it is added to each list that lacks it. A record without a deadline is removed, and so is a
-    deadline without a record. With ``INDEX_ADDRESSES``, the index of addresses gets entries that it lacks.
+    deadline without a record.
     """
     space = keyspace()
     for partition in space.partitions:
         for key in partition.lists:
             yield from _entries(partition, key, mend=mend)
-        if conf.INDEX_ADDRESSES:
-            yield from _places(partition, mend=mend)
     # A server lists its own names only. Each is asked by one of the partitions that it has.
     for partition in {server_of(partition): partition for partition in space.partitions}.values():
         cursor = None
@@ -119,28 +112,6 @@ def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = 
         yield Comparison(checked.entries, checked.faults, checked.sealed, checked.encrypted, checked.without_key)
         cursor = checked.cursor
         about = _next_about(about, checked.record_bytes)
-
-
-def _places(partition: Partition, *, mend: bool) -> Iterator[Comparison]:
-    """Compare the entries in the index of addresses with the records. Only the site can read addresses in records."""
-    cursor, about = None, 1
-    while cursor != 0:
-        cursor, records = reading.scan_records(partition, cursor or 0, about=about).run()
-        scores = [part for sid, record in records for part in _score(sid, record)]
-        faults = list[Fault]()
-        for start in range(0, len(scores), 3 * ENTRIES_MAX):
-            faults += _check_scores(partition, scores[start : start + 3 * ENTRIES_MAX], mend=mend).run()
-        yield Comparison(len(scores) // 3, faults)
-        about = _next_about(about, sum(len(record) for _, record in records))
-
-
-def _score(sid: bytes, record: bytes) -> tuple[bytes | str, ...]:
-    # Sid, revision and score. Nothing for a record that can't be used: it is a fault of its own, or logged elsewhere.
-    try:
-        client = unpack(sid.decode(), record).client_packed
-        return sid, revision_of(record), written_score(client)
-    except Exception:  # A damaged record may raise anything.
-        return ()
 
 
 def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
@@ -178,12 +149,6 @@ def _check(
     script = scripts.CHECK_ENTRIES
     args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
     return ScriptCall(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
-
-
-def _check_scores(partition: Partition, read: Sequence[bytes | str], *, mend: bool) -> ScriptCall[list[Fault]]:
-    """Compare up to 200 sessions with the index of addresses. ``read`` is sid, revision, score, sid, …"""
-    script = scripts.CHECK_PLACES
-    return ScriptCall(partition, script, script.keys(partition), script.arguments(mend=mend, read=read), _faults)
 
 
 def _next_about(about: int, record_bytes: int) -> int:

@@ -151,8 +151,6 @@ local function check_session(sid, record)
   local seen_at = redis.call("ZSCORE", own, sid) or redis.call("ZSCORE", others, sid) or digits(now)
   check_entry(own, sid, seen_at)
   check_entry(others, sid)
-  -- Whether it is missing in the other one, only the site can tell: see `check_places`.
-  check_entry(user_id == "" and addresses or guests_addresses, sid)
   check_seen(own, sid, seen_at)
   if user_id == "" then return check_entry(online_user, sid) end
   local login_time = login_time_of(record)
@@ -200,33 +198,3 @@ for at = 1, #entries, 2 do
   if walked == login then check_session(entries[at], entries[at + 1]) else check_listed(entries[at]) end
 end
 return with_ended({ next_cursor, #entries / 2, bytes, faults, sealed, encrypted_counts() })
-
---- check_places: Compare some sessions with their entries in the index of addresses, and mend what disagrees if told
--- to. Only the site can read addresses.
--- KEYS: partition
--- ARGV: mend:flag read...
--- `read` are up to AT_ONCE_MAX sessions: sid, revision, place, sid, … A place of "none" says that there is no address.
--- A session whose record has changed since is left out.
--- Reply: three texts for each fault: its kind, sid, key.
-local function check_place(sid, user_id, place)
-  local list, kind = places_of(user_id), nil
-  local found = redis.call("ZSCORE", list, sid)
-  if place == "none" then
-    kind = found and "stray"
-  elseif not found then
-    kind = "missing"
-  elseif tonumber(found) ~= tonumber(place) then
-    kind = "misplaced"
-  end
-  if kind and fault(mend, kind, sid, list) then set_place(sid, user_id, place) end
-end
-
-for index = 1, #read, 3 do
-  local sid = read[index]
-  local record = redis.call("HGET", login, sid)
-  -- Without a deadline, it is no session.
-  if record and revision_of(record) == read[index + 1] and redis.call("ZSCORE", expire, sid) then
-    check_place(sid, user_of(record), read[index + 2])
-  end
-end
-return faults

@@ -1,8 +1,7 @@
 -- Blocks that scripts of several files share. A script gets the blocks that it uses.
 
 -- `partition` among the KEYS of a script stands for all these: login expire recent guests online_user online_user_of
--- viewed_by ended_of wake totals addresses guests_addresses blocked. A user id is appended to online_user_of, a sid to
--- viewed_by and to ended_of. These three names by themselves are never there. So while a cluster moves this slot key by
+-- viewed_by ended_of wake totals blocked. A user id is appended to online_user_of, a sid to viewed_by and to ended_of. These three names by themselves are never there. So while a cluster moves this slot key by
 -- key, it refuses the script before it runs: a key that is met half-way could be on the other node.
 
 -- Numbers that several scripts share, or scripts and Python.
@@ -101,22 +100,6 @@ end
 -- When a session was last seen, with a user or without; or false.
 local function last_seen(sid)
   return redis.call("ZSCORE", recent, sid) or redis.call("ZSCORE", guests, sid)
-end
-
--- The index of addresses. The place of a session is the number by which its address is ordered.
-
--- The list of places of sessions with this user. A user id of "" stands for guests.
-local function places_of(user_id)
-  return user_id == "" and guests_addresses or addresses
-end
-
--- Write the place of a session. "" leaves the index as it is, "none" takes the session out of it.
-local function set_place(sid, user_id, place)
-  if place == "none" then
-    redis.call("ZREM", places_of(user_id), sid)
-  elseif place ~= "" then
-    redis.call("ZADD", places_of(user_id), place, sid)
-  end
 end
 
 -- When sessions are due.
@@ -225,8 +208,6 @@ local function delete_sids(sids, count, sorted, order)
   local members = sorted.members
   local of_guests = sorted.of_guests
   local listed = { [expire] = sids, [recent] = members, [guests] = of_guests, [online_user] = members }
-  -- Another process may write the index of addresses, even if this one does not.
-  listed[addresses], listed[guests_addresses] = members, of_guests
   for name, some in pairs(listed) do
     if name == order then
       redis.call("ZREMRANGEBYRANK", name, 0, count - 1)

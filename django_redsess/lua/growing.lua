@@ -18,7 +18,7 @@ end
 
 --- receive: Copy a session of another store here, unless it is here, or has been.
 -- KEYS: partition moved
--- ARGV: sid record user_id login_time seen due:number place copy outdated mark_lifetime viewed...
+-- ARGV: sid record user_id login_time seen due:number copy outdated mark_lifetime viewed...
 -- The record is that of the other store, with the revision of copies in place of its own. `moved` is the mark of the
 -- session: while it comes, the name of its copy, which is `copy`; then "here", for so many milliseconds, also when the
 -- session ends. The copy `outdated` is replaced: the session has been saved there since. The rest is as in `create`.
@@ -28,7 +28,7 @@ local found, mark = redis.call("HGET", login, sid), mark_of(moved)
 if found and revision_of(found) ~= revision_of_copies or mark == "here" then return with_ended({ "here" }) end
 if found and #mark == length_of_copy and mark ~= outdated then return with_ended({ mark }) end
 if found then remove_sessions({ sid }) end
-add_session(sid, record, user_id, login_time, seen, due, place)
+add_session(sid, record, user_id, login_time, seen, due)
 redis.call("SET", moved, copy, "PX", mark_lifetime)
 for index = 1, #viewed, 2 do
   redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])

@@ -26,7 +26,7 @@ end
 
 --- copy: Add a session that comes from another store, unless it has been here before, or was ended there.
 -- KEYS: partition moved over over_all
--- ARGV: sid record user_id login_time at seen due:number place mark mark_lifetime began_at:number sid_there
+-- ARGV: sid record user_id login_time at seen due:number mark mark_lifetime began_at:number sid_there
 -- The record was made `at` that time, and the session was last `seen` at that one. `moved` is the mark of the session
 -- in this store: it becomes `mark`, and stays for so many milliseconds, also when the session ends. `over` and
 -- `over_all` have what was ended there, of this user and of all: as in `end_before`. The session began there at
@@ -47,7 +47,7 @@ if is_blocked(user_id) then
 end
 local expected = steady_time_of(seen_list_of(user_id))
 if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
-add_session(sid, record, user_id, login_time, seen, due, place)
+add_session(sid, record, user_id, login_time, seen, due)
 redis.call("SET", moved, mark, "PX", mark_lifetime)
 -- pcall: the session is there, even if a full server refuses this.
 if redis.pcall("HINCRBY", totals, "moved", 1) == 1 then redis.pcall("HSET", totals, "moved_since", time[1]) end

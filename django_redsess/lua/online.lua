@@ -226,13 +226,13 @@ return found
 
 --- page: Read a page of sessions, after taking out up to DUE_MAX that are due.
 -- KEYS: partition lists...
--- ARGV: order active low first:number last:number latest_first:flag with_rows:flag keeps_due:flag
+-- ARGV: order active first:number last:number latest_first:flag with_rows:flag keeps_due:flag
 -- `lists` are the list, or two whose scores are of one kind; or lists of users, to be put in order together. `order` is
 -- "" for the scores of the one list or two; else, for lists of users, "login" or "seen". Only sessions that were seen
 -- at most `active` milliseconds ago; "" for all. Where that is given for the one list or two, their scores must be last
--- seen. `low` is the lowest score instead, unless it is "". `first` and `last` are ranks. `keeps_due` takes out nothing.
+-- seen. `first` and `last` are ranks. `keeps_due` takes out nothing.
 -- Reply: sid, score, sid, score, …; of how many of these rows follow; the rows, see row_of. See with_ended.
-local since = low ~= "" and low or active_since(active)
+local since = active_since(active)
 
 local function read_by_rank()
   local parts = {}
@@ -301,29 +301,6 @@ if not keeps_due then remove_sessions(due_sids(DUE_MAX), "expired") end
 local texts = {}
 for _, list in ipairs(lists) do texts[#texts + 1] = newest_of(list) end
 return with_ended(texts)
-
---- in_network: Read the sessions of a network from the index of addresses, with their scores in another list.
--- KEYS: lists...
--- ARGV: first last offset:number count:number
--- `lists` are in pairs: one of addresses, and one by sign-in or last seen. `first` and `last` are places of addresses.
--- Of each pair up to `count` sessions are read, after skipping `offset`. Sessions that are not in the other list are
--- left out.
--- Reply: a text for each pair: each sid and its score in the other list, with blanks between.
-local texts = {}
-for at = 1, #lists, 2 do
-  local sids = redis.call("ZRANGE", lists[at], first, last, "BYSCORE", "LIMIT", offset, count)
-  local scores = #sids > 0 and redis.call("ZMSCORE", lists[at + 1], unpack(sids)) or {}
-  local kept = {}
-  for number, sid in ipairs(sids) do
-    -- Another program may have written to a list.
-    if scores[number] and #sid == 20 then
-      kept[#kept + 1] = sid
-      kept[#kept + 1] = scores[number]
-    end
-  end
-  texts[#texts + 1] = table.concat(kept, " ")
-end
-return texts
 
 --- read_records: Read records of sessions.
 -- KEYS: login

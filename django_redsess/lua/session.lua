@@ -38,11 +38,9 @@ local function signs_in(user_before, user_id, login_time, at)
   return user_id ~= "" and (user_before ~= user_id or login_time == at)
 end
 
--- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest. `place` is as
--- in set_place.
-local function enter(sid, user_id, login_time, at, place)
+-- Enter a session into the lists of its kind, as seen at that time. A user id of "" stands for a guest.
+local function enter(sid, user_id, login_time, at)
   redis.call("ZADD", seen_list_of(user_id), "GT", at, sid)
-  set_place(sid, user_id, place)
   if user_id == "" then return end
   redis.call("ZADD", online_user, login_time, sid)
   redis.call("ZADD", online_user_of .. user_id, login_time, sid)
@@ -60,7 +58,6 @@ end
 -- Take a session out of these lists.
 local function leave(sid, user_id)
   redis.call("ZREM", seen_list_of(user_id), sid)
-  redis.call("ZREM", places_of(user_id), sid)
   if user_id == "" then return end
   redis.call("ZREM", online_user, sid)
   redis.call("ZREM", online_user_of .. user_id, sid)
@@ -68,16 +65,15 @@ end
 
 -- A session under a new sid.
 
--- Add a session to every key. `before` is as in set_deadline, `place` as in set_place.
-local function add_session(sid, record, user_id, login_time, at, due, place, before)
+-- Add a session to every key. `before` is as in set_deadline.
+local function add_session(sid, record, user_id, login_time, at, due, before)
   first_write(sid, record)
   local done, failure = pcall(function()
     set_deadline(sid, due, before)
-    enter(sid, user_id, login_time, at, place)
+    enter(sid, user_id, login_time, at)
   end)
   if done then return end
-  local lists = { expire, seen_list_of(user_id), places_of(user_id), online_user, online_user_of .. user_id }
-  take_back(sid, lists, failure)
+  take_back(sid, { expire, seen_list_of(user_id), online_user, online_user_of .. user_id }, failure)
 end
 
 -- When a record was written, or up to a second earlier. Where the deadline was set as a date, it is that date.
@@ -89,14 +85,12 @@ end
 
 --- create_fast: Add a session under a sid that is certainly new. This is the short way, for most creates; `create` does the
 -- rest.
--- KEYS: login expire totals seen_list online_user? online_user_of? blocked? places?
--- ARGV: sid record at due user_id place limit:number full_at:number
+-- KEYS: login expire totals seen_list online_user? online_user_of? blocked?
+-- ARGV: sid record at due user_id limit:number full_at:number
 -- ONCE: first
 -- seen_list is recent and the next three are given if there is a user; else it is guests. The record was made `at` that
--- time. A user id of "" stands for a guest. `place` is that in the index of addresses, whose list is `places`; or "",
--- and then no list is given. A guest with a place has `guests` for the three lists before `places`, unused. `limit` and
--- `full_at` are as in above_limit: `create` must be asked where one of the user's sessions may have to end, or the user
--- is or was blocked.
+-- time. A user id of "" stands for a guest. `limit` and `full_at` are as in above_limit: `create` must be asked where
+-- one of the user's sessions may have to end, or the user is or was blocked.
 -- Reply: 1. Or nothing is written: 0 if `create` must be asked, which a repetition is told, too; or as text the time
 -- by which the record must be made.
 if not first or is_blocked(user_id) or has_old_block then return 0 end
@@ -113,11 +107,10 @@ local done, failure = pcall(function()
     redis.call("ZADD", online_user, at, sid)
     redis.call("ZADD", online_user_of .. user_id, at, sid)
   end
-  if place ~= "" then redis.call("ZADD", places, place, sid) end
 end)
 if not done then
-  local lists = { expire, seen_list, places or seen_list }
-  if user_id ~= "" then lists = { online_user, online_user_of .. user_id, unpack(lists) } end
+  local lists = { expire, seen_list }
+  if user_id ~= "" then lists = { expire, seen_list, online_user, online_user_of .. user_id } end
   take_back(sid, lists, failure)
 end
 -- pcall: the session is there, whatever is stored in place of this count.
@@ -126,7 +119,7 @@ return 1
 
 --- create: Add a session. Only this script and `create_fast` add any.
 -- KEYS: partition popularity?
--- ARGV: sid record user_id login_time at due:number place limit:number policy full_at:number viewed:list
+-- ARGV: sid record user_id login_time at due:number limit:number policy full_at:number viewed:list
 -- ONCE: is_new:flag item? keep? items_max?
 -- `is_new` says that nobody can have had this sid. A session that comes from another partition brings what it viewed
 -- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
@@ -148,7 +141,7 @@ if not is_made_at(at, expected) then return with_ended({ "clock", digits(expecte
 local leaving, excess, reason, uncounted = above_limit(user_id, sid, nil, limit, policy, full_at)
 if not leaving then return reply_of_refusal(user_id, uncounted, item) end
 
-add_session(sid, record, user_id, login_time, at, due, place)
+add_session(sid, record, user_id, login_time, at, due)
 for index = 1, viewed and #viewed or 0, 2 do
   redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])
 end
@@ -159,34 +152,24 @@ return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncoun
 
 --- save_fast: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
 -- `save` does the rest.
--- KEYS: login expire places?
--- ARGV: sid loaded record due place? left?
+-- KEYS: login expire
+-- ARGV: sid loaded record due
 -- `loaded` is the revision that was loaded, `due` a deadline, or "" to keep the one there is. A later deadline stays.
--- If the address has changed, either the session gets a `place` in the list `places` of the index of addresses, or it
--- is taken out of the list `left`.
 -- Reply: 1. Or nothing is written: the record that is there; or false or 0, and `save` must be asked.
 local found = redis.call("HGET", login, sid)
 if not found or string.sub(found, 2, 7) ~= loaded then return found end
 -- pcall: a full server refuses it, and `save` can make room.
 if type(redis.pcall("HSET", login, sid, record)) == "table" then return 0 end
-if places then
-  redis.call("ZADD", places, place, sid)
-elseif left then
-  -- This list is not among the KEYS: it is often not there, and a cluster that moves the slot would refuse the script.
-  -- pcall: there, it may be on the other node.
-  redis.pcall("ZREM", left, sid)
-end
 if due ~= "" then redis.call("ZADD", expire, "XX", "GT", due, sid) end
 return 1
 
 --- save: Replace the record of a session that is still there, and still as it was loaded. For all saves that `save_fast`
 -- is not for.
 -- KEYS: partition popularity?
--- ARGV: sid record user_id login_time at due:number place later_stays:flag loaded
+-- ARGV: sid record user_id login_time at due:number later_stays:flag loaded
 -- ONCE: item? keep? items_max?
--- The record was made `at` that time. A guest has "" as user id and login time. `place` is as in set_place.
--- `later_stays` keeps a later deadline. `loaded` is the revision that was loaded, "" to replace any. `item` is viewed;
--- a session keeps so many, and there may be `items_max` in all. `popularity` is given if the item's views are counted
+-- The record was made `at` that time. A guest has "" as user id and login time. `later_stays` keeps a later
+-- deadline. `loaded` is the revision that was loaded, "" to replace any. `item` is viewed; a session keeps so many, and there may be `items_max` in all. `popularity` is given if the item's views are counted
 -- in this partition.
 -- Reply: "saved". Or nothing is written: "gone" and the note; "changed" and the record that is there; "clock" and the
 -- time by which the record must be made; "blocked" and "" if its user is new here and blocked. These are followed by
@@ -207,7 +190,7 @@ first_write(sid, record)
 if later_stays then due = math.max(due, before) end
 if due ~= before then set_deadline(sid, due, before) end
 if user_before ~= user_id then leave(sid, user_before) end
-enter(sid, user_id, login_time, seen_at, place)
+enter(sid, user_id, login_time, seen_at)
 -- pcall: the session is written, even if a full server refuses this.
 if item then pcall(record_view, sid, item, keep, items_max) end
 return with_ended({ "saved" })
@@ -232,7 +215,7 @@ return moved == 1 and 1 or 0
 --- rotate: Give a session a new sid and a new record, and move what it viewed. For five minutes a note under the old
 -- sid tells late requests.
 -- KEYS: partition popularity?
--- ARGV: old_sid sid record user_id login_time at due:number place loaded limit:number policy full_at:number follows:flag
+-- ARGV: old_sid sid record user_id login_time at due:number loaded limit:number policy full_at:number follows:flag
 -- ONCE: item? keep? items_max?
 -- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and
 -- `full_at` are as in `create`, the rest as in `save`. `follows` says that who watches the old sid is to watch the new
@@ -256,7 +239,7 @@ if not leaving then return reply_of_refusal(user_id, uncounted, item) end
 if record ~= "" then
   spared[old_sid] = true
   local seen_at = not signs_in(user_of(found), user_id, login_time, at) and last_seen(old_sid) or at
-  add_session(sid, record, user_id, login_time, seen_at, due, place, before)
+  add_session(sid, record, user_id, login_time, seen_at, due, before)
   if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
     redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
   end

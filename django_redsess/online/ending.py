@@ -11,13 +11,12 @@ from django_redsess.conf import conf
 from django_redsess.online.listing import (
     Session,
     SessionFilter,
-    address_lists_of,
     find,
     lists_of,
     sessions_of,
     sids_of,
 )
-from django_redsess.online.searching import matching, range_of
+from django_redsess.online.searching import matching
 from django_redsess.session import messages, notice, operations
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.other_store import EndBefore, OtherStore, other_store, stores_of_site
@@ -76,19 +75,16 @@ class BulkEnding:
         self._filter, self._choose, self._by_seen, self._limit = session_filter, choose, by_seen, limit
         # The script looks when a session was seen: one that is not active any more was so when that was asked.
         whole = session_filter._replace(active_seconds=None)
-        network = range_of(whole)
         # None until the sessions are found. Only those that no list has together must be.
-        self._found: list[tuple[Store | None, list[str]]] | None = [] if network or not whole.names_client else None
+        self._found: list[tuple[Store | None, list[str]]] | None = None if whole.names_client else []
         self._lists: list[tuple[Store | None, Partition, str]] = []
         only_by_seen = session_filter.only_by_seen
         for store in stores_of_site() if self._found is not None else ():
             with using(store):
-                lists = address_lists_of(session_filter) if network else lists_of(session_filter, by_seen=only_by_seen)
+                lists = lists_of(session_filter, by_seen=only_by_seen)
             self._lists += [(store, partition, name) for partition, names in lists for name in names]
         self._low, self._high = "-inf", "+inf"
-        if network:
-            self._low, self._high = str(network.first), str(network.last)
-        elif only_by_seen and session_filter.user_ids is None:
+        if only_by_seen and session_filter.user_ids is None:
             self._low = since or "-inf"
         elif latest is not None:
             # Later sign-ins stay, so they are not read.

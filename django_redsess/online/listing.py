@@ -18,10 +18,10 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from django_redsess.conf import conf
-from django_redsess.session.address_index import named_network
+from django_redsess.session.client import Client, named_network
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import sibling_stores
-from django_redsess.session.record import Client, RecordError, log_left_out, stored_client, unpack
+from django_redsess.session.record import RecordError, log_left_out, stored_client, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.packing import pack_head, pack_tail
@@ -91,7 +91,7 @@ class SessionFilter(NamedTuple):
 
     @property
     def names_client(self) -> bool:
-        """Whether it is about networks, browsers or systems. Of these, only networks may have a sorted set."""
+        """Whether it is about networks, browsers or systems. No list has these."""
         return not (self.network is None and self.browser is None and self.system is None)
 
     @property
@@ -192,7 +192,6 @@ def read_entries(
     args = scripts.PAGE.arguments(
         order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
         active=milliseconds(session_filter.active_seconds),
-        low="",
         first=first,
         last=last,
         latest_first=latest_first,
@@ -254,16 +253,6 @@ def rows_end(session_filter: SessionFilter) -> bool:
     return len(lists_of(session_filter)) > 1
 
 
-def address_lists_of(session_filter: SessionFilter) -> list[tuple[Partition, list[str]]]:
-    """Return the sorted sets of these sessions' addresses, in the order of :func:`lists_of`."""
-    partitions = keyspace().partitions
-    if session_filter.guests == "only":
-        return [(partition, [partition.guests_addresses]) for partition in partitions]
-    if session_filter.guests:
-        return [(partition, [partition.addresses, partition.guests_addresses]) for partition in partitions]
-    return [(partition, [partition.addresses]) for partition in partitions]
-
-
 def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f}"
 
@@ -322,7 +311,7 @@ def _lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
 @dataclass(frozen=True, slots=True)
 class Lists:
     """
-    The lists that :func:`lists_of` or :func:`address_lists_of` returns, unless they are those of several users.
+    The lists that :func:`lists_of` returns, unless they are those of several users.
 
     Each partition has as many of them, and all have scores of one kind.
     """

@@ -1,10 +1,9 @@
 """
 Searching by network, browser and operating system.
 
-With ``INDEX_ADDRESSES``, the sessions of a network are found by the index of addresses. No list has browsers and
-systems, so the newest sessions are looked through. Of each, the server sends the first bytes of its record, which tell
-who sent the last request. Only of those that match is the seal checked. An encrypted record tells it only when it is
-read whole and decrypted.
+No list has addresses, browsers and systems, so the newest sessions are looked through. Of each, the server sends the
+first bytes of its record, which tell who sent the last request. Only of those that match is the seal checked. An
+encrypted record tells it only when it is read whole and decrypted.
 """
 
 from __future__ import annotations
@@ -13,114 +12,19 @@ import logging
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import merge
 from ipaddress import ip_network
-from itertools import islice
-from typing import Any
 
 from django_redsess.clock import monotonic
-from django_redsess.conf import conf
 from django_redsess.online import listing
 from django_redsess.online.browsers import is_browser, is_system
-from django_redsess.online.listing import Lists, Session, SessionFilter
-from django_redsess.session import reading
-from django_redsess.session.address_index import Network, named_network
-from django_redsess.session.compression import unpacked_client
+from django_redsess.online.listing import Session, SessionFilter
+from django_redsess.session.client import named_network, unpack_client
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
-from django_redsess.transport import packing, scripts
-from django_redsess.transport.keys import Partition, is_sid
-from django_redsess.transport.packing import pack_head, pack_tail
-from django_redsess.transport.partitions import Scored, ask_each, batches, together, with_scores
+from django_redsess.transport import scripts
+from django_redsess.transport.keys import is_sid
+from django_redsess.transport.partitions import batches, together
 from django_redsess.transport.steps import ScriptCall, Steps, drive
-
-
-@dataclass(frozen=True, slots=True)
-class AddressLists:
-    """The lists of addresses, of which ``network`` is a range. ``counts`` are the sessions of each in that range."""
-
-    lists: Lists
-    network: Network
-    counts: list[list[int]]
-
-    @classmethod
-    def read(cls, base: SessionFilter, network: Network) -> Steps[AddressLists]:
-        """Count the sessions of ``network``. First end up to 200 due sessions of each partition."""
-        lists = Lists(base, listing.address_lists_of(base))
-        ends = pack_tail(network.first, network.last)
-        counts = yield from lists.ask(lambda name, _: pack_head(4, "ZCOUNT", name) + ends, ends_due=True)
-        return cls(lists, network, counts)
-
-    @property
-    def total(self) -> int:
-        return sum(map(sum, self.counts))
-
-    def newest(self, *, by_seen: bool, since: float | None) -> Steps[list[str]]:
-        """Read the sids, the latest first by sign-in or by last seen. ``since`` keeps those with no lower score."""
-        others = [names for _, names in listing.lists_of(self.lists.session_filter, by_seen=by_seen)]
-        script, found = scripts.IN_NETWORK, list[Scored]()
-        first, last = self.network.first, self.network.last
-        for offset in range(0, max(map(max, self.counts)), listing.LISTED_AT_ONCE):
-            args = script.arguments(first=first, last=last, offset=offset, count=listing.LISTED_AT_ONCE)
-            calls = []
-            for (partition, names), other_names, counts in zip(
-                self.lists.by_partition, others, self.counts, strict=True
-            ):
-                if max(counts) > offset:
-                    pairs = [name for pair in zip(names, other_names, strict=True) for name in pair]
-                    keys = script.keys(partition, lists=pairs)
-                    calls.append(
-                        ScriptCall(partition, script, keys, args, lambda reply: listing.scored(b" ".join(reply)))
-                    )
-            for entries in (yield from together(calls)):
-                found += entries
-        kept = {member: score for score, member in found if since is None or score >= since}
-        return [sid.decode() for sid in sorted(kept, key=lambda sid: (kept[sid], sid), reverse=True)]
-
-    def page(self, offset: int, limit: int) -> Steps[list[str]]:
-        """
-        Read the sids from rank ``offset`` on, in the order of their addresses.
-
-        Of several partitions, all before them are read, too.
-        """
-        first, last = self.network.first, self.network.last
-        if len(self.lists.by_partition) == 1:
-            [(partition, names)], script = self.lists.by_partition, scripts.PAGE
-            ranks: dict[str, Any] = {"low": str(first), "first": offset, "last": offset + limit - 1}
-            how = {"order": "", "active": "", "latest_first": False, "with_rows": False, "keeps_due": True}
-            args, keys = script.arguments(**ranks, **how), script.keys(partition, lists=names)
-            found, _, _ = yield from ScriptCall(partition, script, keys, args, listing.page_in)
-        else:
-            found = yield from self.lists.first(offset + limit, begin=first, latest_first=False, ends_due=False)
-            found = found[offset:]
-        return listing.sids_of(entry for entry in found if entry[0] <= last)
-
-    def walk(self) -> Iterator[str]:
-        """Yield all sids in the order of their addresses. None is left out because others end meanwhile."""
-        lists = [(partition, name) for partition, names in self.lists.by_partition for name in names]
-        for entry in merge(*(self._entries(partition, name) for partition, name in lists)):
-            yield from listing.sids_of([entry])
-
-    def _entries(self, partition: Partition, name: str) -> Iterator[Scored]:
-        """Yield the entries of a list. Very many may have one address."""
-        latest, passed = (float(self.network.first), b""), 0
-        while True:
-            skipped = max(0, passed - READ_AGAIN)
-            limits = "BYSCORE", "LIMIT", skipped, listing.LISTED_AT_ONCE, "WITHSCORES"
-            command = packing.pack_command("ZRANGE", name, str(latest[0]), self.network.last, *limits)
-            [[reply]] = drive(ask_each("page", [partition], lambda *_, packed=command: packed, 1))
-            found = with_scores(reply)
-            if skipped and (not found or found[0] > latest):
-                # More of this address have ended than are read again.
-                passed = 0
-                continue
-            yield from (entry for entry in found if entry > latest)
-            if len(found) < listing.LISTED_AT_ONCE:
-                return
-            score = found[-1][0]
-            passed = sum(entry[0] == score for entry in found) + (skipped if score == latest[0] else 0)
-            latest = max(latest, found[-1])
-
 
 PACKED_CLIENT_MAX = 400
 """No client part is longer: a user agent has 256 bytes at most."""
@@ -166,7 +70,7 @@ class ClientMatcher:
             if has_agent is not None:
                 return has_agent and (self.network is None or length == self._address_bytes)
         try:
-            address, user_agent = unpacked_client(client)
+            address, user_agent = unpack_client(client)
         except (ValueError, OSError, zlib.error):
             return False
         length = (IPV6_BYTES if ":" in address else IPV4_BYTES) if address else 0
@@ -181,9 +85,6 @@ class ClientMatcher:
 
 SCAN_LIMIT, LOOKED_AT_ONCE = 10_000, 5_000
 """A search looks through so many sessions, and so many at once: the newest, by sign-in or by last seen."""
-
-READ_AGAIN = 250
-"""Of sessions with one address, so many that were read are read again. If more have ended, all of them are."""
 
 READ_AT_ONCE = 1_000
 """How many records one call reads. Less than a millisecond, or two if they are not in the processor's cache."""
@@ -206,41 +107,23 @@ class LookedThrough:
 
 
 class Matching:
-    """
-    The sessions that a search has found: ``sids``, the latest first.
+    """The sessions that a search has found: ``sids``, the latest first."""
 
-    If they are those of a network with more than 10 000, ``lists`` has them, in the order of their addresses, and
-    ``sids`` is empty. ``looked_through`` is None if an index had all.
-    """
-
-    def __init__(
-        self,
-        wanted: ClientMatcher,
-        sids: Sequence[str],
-        looked_through: LookedThrough | None = None,
-        lists: AddressLists | None = None,
-    ) -> None:
-        self.wanted, self.sids, self.looked_through, self.lists = wanted, sids, looked_through, lists
-        self.count = len(sids) if lists is None else lists.total
+    def __init__(self, wanted: ClientMatcher, sids: Sequence[str], looked_through: LookedThrough) -> None:
+        self.wanted, self.sids, self.looked_through = wanted, sids, looked_through
+        self.count = len(sids)
 
     def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
-        """
-        Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out.
-
-        ``latest_first`` changes nothing in the order of addresses.
-        """
-        if self.lists is None:
-            return (yield from self._read(self._in_order(latest_first=latest_first)[offset : offset + limit]))
-        return (yield from self._read((yield from self.lists.page(offset, limit))))
+        """Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out."""
+        return (yield from self._read(self._in_order(latest_first=latest_first)[offset : offset + limit]))
 
     def pages(
         self, offset: int, limit: int, *, latest_first: bool, at_once: int = READ_AT_ONCE
     ) -> Iterator[list[Session]]:
-        """Yield what :meth:`page` reads, up to ``at_once`` sessions a time. Any number can be read like this."""
-        sids = iter(self._in_order(latest_first=latest_first)) if self.lists is None else self.lists.walk()
-        sids = islice(sids, offset, offset + limit)
-        while batch := list(islice(sids, at_once)):
-            yield drive(self._read(batch))
+        """Yield what :meth:`page` reads, up to ``at_once`` sessions a time."""
+        sids = self._in_order(latest_first=latest_first)[offset : offset + limit]
+        for start in range(0, len(sids), at_once):
+            yield drive(self._read(sids[start : start + at_once]))
 
     def _in_order(self, *, latest_first: bool) -> Sequence[str]:
         return self.sids if latest_first else self.sids[::-1]
@@ -253,49 +136,15 @@ class Matching:
 
 def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[Matching]:
     """
-    Find the sessions that match, among the newest 10 000 by sign-in or by last seen; or by the index of addresses.
+    Find the sessions that match, among the newest 10 000 by sign-in or by last seen.
 
     First ends up to 200 due sessions of each partition. Raises ValueError if the filter's network is none.
     """
     wanted, base = ClientMatcher(session_filter), session_filter.of_any_client
     by_seen = by_seen or base.only_by_seen
-    if wanted.network is not None and has_index(base):
-        lists = yield from AddressLists.read(base, wanted.network)
-        if lists.total <= SCAN_LIMIT:
-            return (yield from _in_network(session_filter, wanted, lists, by_seen=by_seen))
-        if range_of(session_filter):
-            return Matching(wanted, (), lists=lists)
     sids, is_all = yield from _newest(base, by_seen=by_seen)
     matches, looked = yield from _look_through(sids, wanted, base)
     return Matching(wanted, matches, LookedThrough(looked, is_all=is_all and looked == len(sids)))
-
-
-def has_index(base: SessionFilter) -> bool:
-    """Tell whether an index has the addresses of these sessions."""
-    return conf.INDEX_ADDRESSES and base.user_ids is None
-
-
-def range_of(session_filter: SessionFilter) -> Network | None:
-    """Return the network whose range of the index is what matches. None if there is no such range."""
-    if session_filter.network is None or not has_index(session_filter):
-        return None
-    asks_more = session_filter.of_any_client._replace(network=session_filter.network) != session_filter
-    network = named_network(session_filter.network)
-    return network if network.is_exact and session_filter.active_seconds is None and not asks_more else None
-
-
-def _in_network(
-    session_filter: SessionFilter, wanted: ClientMatcher, lists: AddressLists, *, by_seen: bool
-) -> Steps[Matching]:
-    """Find the sessions that match among those of a network, which are not too many."""
-    base, since = session_filter.of_any_client, None
-    if base.active_seconds is not None:
-        since = (yield from reading.read_time()) - base.active_seconds * 1000
-    sids = yield from lists.newest(by_seen=by_seen, since=since)
-    if range_of(session_filter):
-        return Matching(wanted, sids)
-    matches, looked = yield from _look_through(sids, wanted, base)
-    return Matching(wanted, matches, None if looked == len(sids) else LookedThrough(looked, is_all=False))
 
 
 def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:

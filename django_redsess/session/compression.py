@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import zlib
 from binascii import hexlify, unhexlify
-from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 
 AGENTS = (
     b"Mozilla/5.0 (compatible; bot/1.0; +https://www..com/bot.html) okhttp/4.12.0 python-requests/2.32.3 curl/8.5.0 "
@@ -154,31 +153,20 @@ def unpacked_name(packed: bytes) -> tuple[str, bytes]:
     return packed[1:end].decode(), packed[end:]
 
 
-def packed_client(address: str, user_agent: str) -> bytes:
-    """Pack the sender of a request. ``address`` is IPv4, IPv6 or ``""``. Raises OSError for any other address."""
-    if not (address or user_agent):
-        return b""
-    packed = inet_pton(AF_INET6 if ":" in address else AF_INET, address) if address else b""
+def deflated_agent(user_agent: str) -> bytes:
+    """Pack a user agent, for the client part."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, WINDOW_BITS, 4, zlib.Z_FIXED, AGENTS)
-    return deflate.compress(user_agent.encode()) + deflate.flush() + packed
+    return deflate.compress(user_agent.encode()) + deflate.flush()
 
 
-def unpacked_client(packed: bytes) -> tuple[str, str]:
+def inflated_agent(packed: bytes) -> tuple[str, bytes]:
     """
-    Return the address and the user agent that :func:`packed_client` has packed.
+    Return the user agent that :func:`deflated_agent` has packed, and the bytes behind it.
 
-    Raises ValueError, OSError or zlib.error for bytes that it did not write.
+    Raises ValueError or zlib.error for bytes that it did not write.
     """
-    if not packed:
-        return "", ""
     user_agent, rest = _inflated(packed, AGENTS, CLIENT_BYTES_MAX)
-    address = inet_ntop(AF_INET if len(rest) == 4 else AF_INET6, rest) if rest else ""
-    return address, user_agent.decode()
-
-
-def packed_address(packed: bytes) -> bytes:
-    """Return the address that :func:`packed_client` has packed, in 4 or 16 bytes. Empty if there is none."""
-    return _inflated(packed, AGENTS, CLIENT_BYTES_MAX)[1] if packed else b""
+    return user_agent.decode(), rest
 
 
 def _deflated(data: bytes) -> bytes:

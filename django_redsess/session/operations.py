@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django_redsess.conf import conf
-from django_redsess.session.address_index import Entry, adding_keys, packed_change
 from django_redsess.session.reading import SID_PLACEHOLDER, Loaded, pack_template, rotated_to
 from django_redsess.session.record import REVISION_SIZE, has_user, revision_of
 from django_redsess.session.user_limit import Limit
@@ -114,10 +113,8 @@ class Saving(NamedTuple):
     ``record`` was made by the time ``at``. ``due`` is the deadline. Both are milliseconds of the server's clock. With
     ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
     request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
-    enforced only when a session is created or gets another key. ``address_score`` is what becomes of the session's
-    entry in the index of addresses: see :mod:`django_redsess.session.address_index`. ``name`` is what observers are
-    told, if not the task of the script. With ``follows``, sockets that watch the session under its old key go on under
-    the new one.
+    enforced only when a session is created or gets another key. ``name`` is what observers are told, if not the task of
+    the script. With ``follows``, sockets that watch the session under its old key go on under the new one.
     """
 
     record: bytes
@@ -128,7 +125,6 @@ class Saving(NamedTuple):
     later_stays: bool = False
     item: str = ""
     limit: Limit | None = None
-    address_score: str = ""
     name: str = ""
     follows: bool = False
 
@@ -187,22 +183,17 @@ def save_templates(prefix: str, count: int) -> list[tuple[Partition, bytes]]:
     ]
 
 
-def save_fast(
-    sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0, entry: Entry | None = None
-) -> Pipeline[Outcome]:
+def save_fast(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Pipeline[Outcome]:
     """
     Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
 
     A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else has to change.
-    ``revision`` is that of ``record``. ``entry`` is the new one in the index of addresses, if the address has changed.
+    ``revision`` is that of ``record``.
     """
     space = keyspace()
     partition, template = save_templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
     at = b"%d" % due if due else b""
-    if entry is None:
-        packed = template % (sid.encode(), loaded, len(record), record, len(at), at)
-    else:
-        packed = packed_change(partition, entry, (sid, loaded, record, at))
+    packed = template % (sid.encode(), loaded, len(record), record, len(at), at)
 
     def changed(replies: list[Any]) -> Outcome:
         found = replies[0]
@@ -214,17 +205,29 @@ def save_fast(
     return Pipeline(partition, scripts.SAVE_FAST.task, packed, 1, changed, script=scripts.SAVE_FAST)
 
 
+@lru_cache(maxsize=2048)
+def _create_fast_keys(partition: Partition, *, has_user: bool) -> tuple[bytes, ...]:
+    if not has_user:
+        return scripts.CREATE_FAST.keys(partition, seen_list=partition.guests)
+    return scripts.CREATE_FAST.keys(
+        partition,
+        seen_list=partition.recent,
+        online_user=partition.online_user,
+        online_user_of=partition.online_user_of(""),
+        blocked=partition.blocked,
+    )
+
+
 def create_fast(sid: str, saving: Saving) -> ScriptCall[Outcome]:
     """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
     partition = keyspace().of_sid(sid)
-    keys = adding_keys(partition, bool(saving.user_id), bool(saving.address_score))
+    keys = _create_fast_keys(partition, has_user=bool(saving.user_id))
     args = scripts.CREATE_FAST.arguments(
         sid=sid,
         record=saving.record,
         at=saving.at,
         due=saving.due,
         user_id=saving.user_id,
-        place=saving.address_score,
         limit=saving.limit.maximum if saving.limit else None,
         full_at=saving.limit.full_at if saving.limit else None,
     )
@@ -439,7 +442,6 @@ def _saving_args(saving: Saving) -> dict[str, str | bytes | int]:
         "login_time": saving.login_ms or "",
         "at": saving.at,
         "due": saving.due,
-        "place": saving.address_score,
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.utils.encoding import force_str
 
@@ -266,17 +266,6 @@ def was_guest(note: str) -> bool:
 def is_followed(note: str) -> bool:
     """Return whether sockets that watch a session that got another key go on under the new one."""
     return bool(rotated_to(note)) and "follow" in note.split(" ")[2:]
-
-
-def scan_records(partition: Partition, cursor: int, *, about: int) -> Pipeline[tuple[int, list[tuple[bytes, bytes]]]]:
-    """Read some records from ``cursor`` on, each with its sid. ``about`` is roughly how many."""
-    packed = packing.pack_command("HSCAN", partition.login, cursor, "COUNT", about)
-
-    def scanned(replies: list[Any]) -> tuple[int, list[tuple[bytes, bytes]]]:
-        next_cursor, found = replies[0]
-        return int(next_cursor), list(zip(found[::2], found[1::2], strict=True))
-
-    return Pipeline(partition, "scan", packed, 1, scanned)
 
 
 def read_viewed_items(sid: str) -> ScriptCall[list[bytes]]:

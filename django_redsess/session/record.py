@@ -56,14 +56,13 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionNotReadable
+from django_redsess.session.client import Client, unpack_client
 from django_redsess.session.compression import (
     DEFLATED,
     HASH,
     SIGNED_IN,
-    packed_client,
     packed_data,
     packed_name,
-    unpacked_client,
     unpacked_data,
     unpacked_name,
 )
@@ -98,13 +97,6 @@ logger = logging.getLogger("django.security.SuspiciousSession")
 
 class RecordError(ValueError):
     """The site did not write this record for this session, or can't read it."""
-
-
-class Client(NamedTuple):
-    """The sender of a request: its address and its ``User-Agent``. Each is ``""`` if unknown."""
-
-    address: str = ""
-    user_agent: str = ""
 
 
 class Record(NamedTuple):
@@ -237,16 +229,9 @@ def client_in(sid: str, record: bytes) -> bytes:
     return parts[at + 1 : at + 1 + length]
 
 
-@lru_cache(maxsize=1024)
-def client_packed(client: Client) -> bytes:
-    """Pack ``client`` for :attr:`Record.client_packed`. Raises OSError for an invalid address."""
-    return packed_client(client.address, client.user_agent)
-
-
 def stored_client(record: Record) -> Client:
     """Return the sender that ``record`` stores."""
-    address, user_agent = unpacked_client(record.client_packed)
-    return Client(address, user_agent)
+    return unpack_client(record.client_packed)
 
 
 def log_unusable(sid: str, error: Exception) -> None:

@@ -19,10 +19,8 @@ from django.contrib.sessions.backends.base import CreateError, UpdateError
 
 from django_redsess import observers, signals
 from django_redsess.clock import monotonic
-from django_redsess.conf import conf
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
-from django_redsess.session import address_index, blocks, deadlines, eviction, operations, reading, user_limit
-from django_redsess.session.address_index import STAYS, changed_entry
+from django_redsess.session import blocks, deadlines, eviction, operations, reading, user_limit
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.merge import merge, same
 from django_redsess.session.messages import deliver_message
@@ -90,12 +88,11 @@ def change_of(session: SessionState) -> Change | None:
         return None
     deadline_seconds, age_seconds, due, _ = times
     user_id, login_ms, client = base.user_id, base.login_ms, session.client_part(base.user_id)
-    entry = None if client == base.client_packed else changed_entry(base, client)
     written, serializer = serialized(session.serializer, data)
     record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, written, serializer, base.reserved)
     packed = pack(sid, record)
     revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > snapshot.due else 0
-    step = operations.save_fast(sid, packed, revision=revision, loaded=snapshot.revision, due=moved, entry=entry)
+    step = operations.save_fast(sid, packed, revision=revision, loaded=snapshot.revision, due=moved)
     # As Snapshot() does, in half the time.
     return tuple.__new__(Snapshot, (record, revision, due, False)), step
 
@@ -235,10 +232,9 @@ class SaveAttempts:
         # A move to another partition takes three scripts, and each may fail. So it records no view.
         moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
         item = "" if moves else session.pending.item
-        score = STAYS if self.must_create and not conf.INDEX_ADDRESSES else self._address_score(base, client, user_id)
         name = "sign_in" if login_ms == at else ""
         follows = old_key is not None and session.pending.sign_in is None and self._is_followed(user_id)
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, score, name, follows)
+        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, name, follows)
         due = max(times.due, snapshot.due) if times.later_stays else times.due
         return saving, Snapshot(record, revision_of(packed), due)
 
@@ -250,17 +246,6 @@ class SaveAttempts:
         # Without a revision, another record than ``base`` may be replaced. Another hash is another password.
         is_loaded = bool(self.session.snapshot.revision)
         return is_loaded and data_of(base).get(HASH_SESSION_KEY) == self.data.get(HASH_SESSION_KEY)
-
-    def _address_score(self, base: Record | None, client: bytes, user_id: str) -> str:
-        if self.must_create or self.session.pending.rotates_from is not None:
-            return address_index.score_of_new(client)
-        # Without a revision, another record than ``base`` may be replaced.
-        if base is None or not self.session.snapshot.revision or user_id != base.user_id:
-            return address_index.written_score(client)
-        if client == base.client_packed:
-            return STAYS
-        entry = address_index.changed_entry(base, client)
-        return STAYS if entry is None else entry.score
 
     def _to_send(self, sid: str, saving: Saving, expiry: Expiry) -> Step[Outcome] | Steps[Outcome]:
         loaded, old_key = self.session.snapshot.revision, self.session.pending.rotates_from

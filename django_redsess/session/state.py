@@ -11,13 +11,13 @@ from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations, reading
+from django_redsess.session.client import Client, pack_client
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.notice import Notice
 from django_redsess.session.reading import Touch
-from django_redsess.session.record import Client, Record, client_packed, log_unusable, unpack, user_of
+from django_redsess.session.record import Record, log_unusable, unpack, user_of
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import request_scope
 from django_redsess.times import to_aware
@@ -40,10 +40,9 @@ class Visit:
     The request that opened the session, or that has got it from the site: see :class:`VisitOfRequest`.
 
     Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
-    stores the address and user agent that it returns; with ``INDEX_ADDRESSES``, a guest's address, too. ``on_notice``
-    is called with the notice when a load finds out why the session is gone, and with a text when the session has a
-    message about another one. It returns whether the user is told by this request. It is called with None when a
-    sign-in or ``flush()`` makes that obsolete.
+    stores the address and user agent that it returns. ``on_notice`` is called with the notice when a load finds out
+    why the session is gone, and with a text when the session has a message about another one. It returns whether the
+    user is told by this request. It is called with None when a sign-in or ``flush()`` makes that obsolete.
     """
 
     client: Callable[[], Client]
@@ -230,14 +229,13 @@ class SessionState(SessionBase):
         """
         Return the client part of the record: the present visitor, or else the stored one, or else the one ``before``.
 
-        ``user_id`` is the user of that record. A guest (``""``) has only an address, and only with ``INDEX_ADDRESSES``.
+        ``user_id`` is the user of that record. Nothing is stored about the sender of a guest's (``""``) requests.
         """
-        if not user_id and not conf.INDEX_ADDRESSES:
+        if not user_id:
             return b""
         if self.visit is None and self.snapshot.record:
             return self.snapshot.record.client_packed
-        client = before() if self.visit is None else self.visit.client()
-        return client_packed(client if user_id else Client(client.address))
+        return pack_client(before() if self.visit is None else self.visit.client())
 
     def give_key(self, user_id: str) -> None:
         """Give the session a new, unused key: in the bucket of this user, or in a random bucket for a guest."""

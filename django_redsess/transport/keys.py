@@ -189,20 +189,6 @@ class Partition:
         return self._name("over:guests")
 
     @property
-    def addresses(self) -> str:
-        """Sorted set: sid → address score, sessions with a user. Only with ``INDEX_ADDRESSES``."""
-        return self._name("addresses")
-
-    @property
-    def guests_addresses(self) -> str:
-        """Sorted set: sid → address score, sessions without a user. Only with ``INDEX_ADDRESSES``."""
-        return self._name("addresses:guests")
-
-    def places_of(self, *, has_user: bool) -> str:
-        """The list of the index that has a session with a user, or one without."""
-        return self.addresses if has_user else self.guests_addresses
-
-    @property
     def wake(self) -> str:
         """List, at most one entry: wakes a cleaner when a deadline appears that is earlier than all others."""
         return self._name("wake")
@@ -240,8 +226,7 @@ class Partition:
     @property
     def lists(self) -> list[str]:
         """The names of the hash and the sorted sets that hold all sessions, or all of a kind."""
-        lists = [self.login, self.expire, self.recent, self.guests, self.online_user]
-        return [*lists, self.addresses, self.guests_addresses]
+        return [self.login, self.expire, self.recent, self.guests, self.online_user]
 
     @property
     def names(self) -> list[str]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from django_redsess.transport.scripts import Script
 
 
-KEYS_OF_SESSION_MAX = 13
+KEYS_OF_SESSION_MAX = 11
 """How many keys a script about one session has. Those of lists may have hundreds, and each time others."""
 
 COMMANDS = frozenset(
@@ -26,7 +26,6 @@ COMMANDS = frozenset(
             "HINCRBY",
             "HLEN",
             "HMGET",
-            "HSCAN",
             "HSTRLEN",
             "MGET",
             "SET",

@@ -56,10 +56,7 @@ FILES = (
 )
 """The files, in the order in which their blocks stand in a script."""
 
-PARTITION = (
-    "login expire recent guests online_user online_user_of viewed_by ended_of wake totals addresses guests_addresses "
-    "blocked"
-)
+PARTITION = "login expire recent guests online_user online_user_of viewed_by ended_of wake totals blocked"
 """The keys that most scripts declare. ``lua/common.lua`` says why."""
 
 Values = tuple[str | bytes | int, ...]
@@ -246,7 +243,6 @@ UNLOCK = Script("unlock")
 
 COUNT = Script("count")
 FIND = Script("find")
-IN_NETWORK = Script("in_network")
 NEWEST = Script("newest")
 PAGE = Script("page")
 READ_RECORDS = Script("read_records")
@@ -266,7 +262,6 @@ VIEW_COUNTS = Script("view_counts")
 BACKLOG = Script("backlog")
 CHECK_ENTRIES = Script("check_entries")
 CHECK_KEYS = Script("check_keys")
-CHECK_PLACES = Script("check_places")
 EVICT = Script("evict")
 EXPIRE = Script("expire")
 NEXT_DEADLINE = Script("next_deadline")

@@ -38,8 +38,7 @@ def test_filters_count_where_sids_are_named(admin_client, users, sids, new_sessi
 
 
 @pytest.mark.parametrize("query", ["q=192.0.2.0/24", "browser=Chrome"])
-def test_who_matches_only_after_the_question_stays(admin_client, users, new_session, settings, query) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+def test_who_matches_only_after_the_question_stays(admin_client, users, new_session, query) -> None:
     alice = from_place(new_session(str(users["alice"].pk)), "192.0.2.7", CHROME)
     bob = from_place(new_session(str(users["bob"].pk)), "198.51.100.7", "Lynx")
     response = admin_client.get(f"{CONFIRM}?{query}")

@@ -89,7 +89,6 @@ WRONG: dict[str, list[object]] = {
     "CLIENT_ADDRESS": ["hashed", None, ["full"]],
     "ENCRYPT": [1, "yes", None],
     "ENCRYPTION_KEYS": ["a key", [""], [5], {"a": "key"}, [], ()],
-    "INDEX_ADDRESSES": [1, "full"],
     "VIEWED_VIEWS": [["shop:product"], {"shop:product": 5}],
     "VIEWED_PER_SESSION": [0],
     "VIEWED_GUESTS": [1, None],
@@ -116,7 +115,6 @@ RIGHT: dict[str, list[object]] = {
     "CLIENT_ADDRESS": ["truncated", "none"],
     "ENCRYPT": [True],
     "ENCRYPTION_KEYS": [None, [STRONG, STRONG.encode()], (STRONG,), f"{__name__}.found"],
-    "INDEX_ADDRESSES": [True],
     "VIEWED_RESOLVE": [f"{__name__}.found"],
     "PLACES": [None, "django_redsess.contrib.geoip2.places"],
     "USER_TIME_ZONE": [None, f"{__name__}.found"],
@@ -143,12 +141,6 @@ def test_what_is_no_dict_is_refused_and_an_empty_one_is_fine(settings) -> None:
     assert found() == ["E001"]
     settings.REDSESS = {}
     assert found() == []
-
-
-def test_an_index_without_addresses_is_warned_of(settings) -> None:
-    for indexed, how_much, ids in ((True, "none", ["W033"]), (True, "truncated", []), (False, "none", [])):
-        settings.REDSESS = {"INDEX_ADDRESSES": indexed, "CLIENT_ADDRESS": how_much}
-        assert found() == ids
 
 
 @pytest.mark.parametrize("key", ["s3cret", {"s3cret": "s3cret"}])

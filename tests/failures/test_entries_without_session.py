@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -35,8 +34,6 @@ LISTS: dict[str, Callable[[Partition], str]] = {
     "expire": lambda home: home.expire,
     "online:user": lambda home: home.online_user,
     "online:user:7": lambda home: home.online_user_of("7"),
-    "addresses": lambda home: home.addresses,
-    "addresses:guests": lambda home: home.guests_addresses,
 }
 
 
@@ -50,7 +47,7 @@ def fill(client: redis_py.Redis, sid: str, *lists: str, step: float, deadline: i
     """Have such entries in each of these ``lists``. Each has a score that is higher by ``step`` than the one before."""
     home = keyspace().of_sid(sid)
     for kind in lists:
-        first = {"expire": deadline}.get(kind, int(ip_address("192.0.2.0")) if "addresses" in kind else 1)
+        first = deadline if kind == "expire" else 1
         entries = {f"{sid[:2]}Nobody{number:012}": first + number * step for number in range(COUNT)}
         client.zadd(LISTS[kind](home), entries)
 
@@ -93,10 +90,6 @@ WORKS: dict[str, tuple[Callable[[], object], set[str]]] = {
     "end all users'": (online.end_all, {"online:user"}),
     "end guests'": (lambda: list(online.end_in_batches(guests="only")), {"guests"}),
     "end all": (lambda: list(online.end_in_batches(guests=True)), {"recent", "guests"}),
-    "end a network's": (
-        lambda: list(online.end_in_batches(guests=True, network=NETWORK)),
-        {"addresses", "addresses:guests"},
-    ),
     "repair": (lambda: faults(mend=True), set(LISTS)),
 }
 """What is done, and the lists from which it takes such entries."""
@@ -104,10 +97,7 @@ WORKS: dict[str, tuple[Callable[[], object], set[str]]] = {
 
 @pytest.mark.parametrize("step", [0, 0.1], ids=["one score", "rising scores"])
 @pytest.mark.parametrize("kind", LISTS)
-def test_each_operation_ends_and_those_that_take_out_sessions_take_them_out(
-    redis, settings, sid, kind: str, step: float
-) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+def test_each_operation_ends_and_those_that_take_out_sessions_take_them_out(redis, sid, kind: str, step: float) -> None:
     for name, (work, lists) in WORKS.items():
         fill(redis, sid, kind, step=step)
         assert ended(work) == "ended", name

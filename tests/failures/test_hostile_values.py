@@ -41,7 +41,7 @@ class World(NamedTuple):
 
 @pytest.fixture
 def world(partitions, settings, monkeypatch) -> World:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True, "IDLE_TIMEOUT": 3600, "TOUCH_INTERVAL": 0}
+    settings.REDSESS = {**settings.REDSESS, "IDLE_TIMEOUT": 3600, "TOUCH_INTERVAL": 0}
     monkeypatch.setattr(metrics_page, "ASKED_SECONDS", -1)
     alice, mallory = (User.objects.create_user(name, password=PASSWORD) for name in ("alice", "mallory"))
     root, visitor = sign_in(User.objects.create_superuser("root", password=PASSWORD)), sign_in(alice)
@@ -194,8 +194,8 @@ def all_is_logged(caplog) -> None:
 
 SCORES = ["inf", "-inf", "1e308", "-1e308", "0.5", "-1"]
 NOT_DEADLINES = {
-    **dict.fromkeys(["recent", "online_user", "online_user_of", "addresses"], "sid"),
-    **dict.fromkeys(["guests", "guests_addresses"], "guest"),
+    **dict.fromkeys(["recent", "online_user", "online_user_of"], "sid"),
+    "guests": "guest",
     "viewed": "lamp",
     "viewed_by": "lamp",
     "blocked": "mallory",

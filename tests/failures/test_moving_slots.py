@@ -81,9 +81,7 @@ def each_half_moved_world(nodes: Cluster) -> Iterator[tuple[HalfMoved, World]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("work", OPERATIONS, ids=lambda work: work.__name__)
-def test_an_operation_works_wholly_or_changes_nothing(nodes, settings, work) -> None:
-    # With that, an operation has the same keys as without, and those of the index.
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+def test_an_operation_works_wholly_or_changes_nothing(nodes, work) -> None:
     worked = 0
     for slot, world in each_half_moved_world(nodes):
         before, doing = slot.content(), work(world)
@@ -103,8 +101,7 @@ def test_an_operation_works_wholly_or_changes_nothing(nodes, settings, work) -> 
 
 
 @pytest.mark.slow
-def test_what_only_reads_reads_all_or_is_refused(nodes, settings) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+def test_what_only_reads_reads_all_or_is_refused(nodes) -> None:
     worked = set[str]()
     for slot, world in each_half_moved_world(nodes):
         before, found = slot.content(), dict[str, Any]()
@@ -168,8 +165,7 @@ def test_a_sign_in_across_partitions_leaves_nothing_behind(nodes, monkeypatch, m
     assert faults() == []
 
 
-def test_every_script_is_among_the_operations(redis, settings, monkeypatch) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
+def test_every_script_is_among_the_operations(redis, monkeypatch) -> None:
     sent = set[str]()
     pack = packing.pack_script_call
 

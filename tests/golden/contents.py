@@ -25,10 +25,10 @@ from tests.helpers.store import (
     Visit,
     blocks,
     bucket_of_user,
-    client_packed,
     drive,
     make_due,
     new_key,
+    pack_client,
     reading,
     sid_of,
 )
@@ -40,7 +40,7 @@ FOR_EVER = datetime(2076, 1, 1, tzinfo=UTC)
 
 STORES: dict[str, dict[str, Any]] = {
     "plain": {"PARTITIONS": 1},
-    "partitions": {"PARTITIONS": 4, "INDEX_ADDRESSES": True},
+    "partitions": {"PARTITIONS": 4},
 }
 """The settings of each store, as far as they decide what is written."""
 
@@ -185,7 +185,7 @@ def _moved() -> tuple[str, str]:
     user, data, address, agent = SESSIONS[MOVED][:4]
     here, there, now = new_key(bucket_of_user(user)), new_key(0), reading.read_time().run()
     end = now + AGE_SECONDS * 1000
-    packed = client_packed(Client(address, agent))
+    packed = pack_client(Client(address, agent))
     record = Record(user, now, end // 1000, AGE_SECONDS, packed, JSONSerializer().dumps(data))
     status, _ = marks.copy(sid_of(here), marks.Copy(record, end, now, end, now), now, sid_of(there)).run()
     assert status == "copied"

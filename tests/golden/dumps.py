@@ -117,7 +117,7 @@ def comparable(golden: Golden) -> dict[str, Any]:
         elif key["type"] == "hash":
             value = {plain(field): plain(text) for field, text in value.items()}
         elif key["type"] == "zset":
-            is_time = not name.endswith((":addresses", ":addresses:guests", ":viewed"))
+            is_time = not name.endswith(":viewed")
             value = {plain(at): plain(f"{score:.0f}") if is_time else score for at, score in value.items()}
         elif key["type"] == "list":
             value = [plain(text) for text in value]

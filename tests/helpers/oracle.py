@@ -5,8 +5,7 @@ A session is in several keys at once, and each script must change all of them. W
 agree afterwards. So the fixture ``empty_store`` asks the oracle after every test that has a server, and the test fails
 where two keys disagree. State machines ask it after every step.
 
-docs/architecture/tests.rst has the list of what it compares. An entry in the index of addresses may be missing, see
-session/address_index.py.
+docs/architecture/tests.rst has the list of what it compares.
 
 It reads the first bytes of a record by itself and shares no code with ``cleansessions --check``: a mistake there is not
 made here again. What the oracle finds is tested in test_oracle.py.
@@ -15,13 +14,12 @@ No test can switch it off. Few damage the store and don't repair it; they ask fo
 ``flushall()`` at their end, and say why.
 """
 
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import redis
 
-from tests.helpers.store import AGENTS, WINDOW_BITS, Partition, decrypted, keyspace
+from tests.helpers.store import Partition, keyspace
 
 NOTE_SECONDS = 24 * 3600
 """The longest life of a note."""
@@ -74,35 +72,12 @@ def _login_ms_of(record: bytes) -> int:
     return int.from_bytes(record[beginning : beginning + 6], "big")
 
 
-def _score_of(sid: str, record: bytes) -> int | None:
-    """The place of the address in a record: an IPv4 address as a number, or 2^52 and the first 52 bits of another."""
-    seal_at = 18 + record[17] + (6 if record[17] else 0)
-    # Who may read it is not what is looked for here.
-    parts = decrypted(sid, record[16:seal_at], record[seal_at:]) if record[16] & 16 else record[seal_at + 12 :]
-    assert parts is not None
-    length, at = parts[0], 1
-    if length == 255:
-        length, at = int.from_bytes(parts[1:3], "big"), 3
-    inflate = zlib.decompressobj(WINDOW_BITS, AGENTS)
-    inflate.decompress(parts[at : at + length])
-    address = inflate.unused_data
-    if not address:
-        return None
-    return int.from_bytes(address[:7], "big") // 16 + 2**52 if len(address) > 4 else int.from_bytes(address, "big")
-
-
 def _names(partition: Partition, records: Records) -> set[bytes]:
     """The names of all keys that a partition with these sessions may have, but for notes."""
     names = {partition.login, partition.expire, partition.recent, partition.guests, partition.online_user}
     names |= {partition.online_user_of(_user_of(record)) for record in records.values() if _user_of(record)}
     names |= {partition.viewed_by(sid.decode()) for sid in records} | {partition.viewed}
-    names |= {
-        partition.addresses,
-        partition.guests_addresses,
-        partition.wake,
-        partition.totals,
-        *partition.both_samples,
-    }
+    names |= {partition.wake, partition.totals, *partition.both_samples}
     return {name.encode() for name in names}
 
 
@@ -162,12 +137,6 @@ def _within(client: redis.Redis, partition: Partition, records: Records) -> list
         sid: time for sid, time in login_times.items() if sid in signed_in
     }:
         found.append(f"{partition.online_user} has other login times than the records")
-    for name, sids in ((partition.addresses, signed_in), (partition.guests_addresses, set(users) - signed_in)):
-        for sid, place in client.zrange(name, 0, -1, withscores=True):
-            if sid not in sids:
-                found.append(f"{name} has {sid!r}, which does not belong there")
-            elif place != _score_of(sid.decode(), records[sid]):
-                found.append(f"{name} has another address of {sid!r} than the record")
     views = -sum(score for _, score in client.zrange(partition.viewed, 0, -1, withscores=True))
     if views != int(client.hget(partition.totals, "views") or 0):
         found.append(f"{partition.totals} does not have the {views:.0f} views of all items")

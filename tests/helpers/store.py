@@ -18,11 +18,11 @@ import redis as redis_py
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
 from django_redsess.session import blocks, operations, reading, tries
-from django_redsess.session.address_index import address_score
+from django_redsess.session.client import Client, pack_client
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.encryption import decrypted
 from django_redsess.session.notice import Notice
-from django_redsess.session.record import Client, Record, client_packed, pack, revision_of, unpack, with_revision
+from django_redsess.session.record import Record, pack, revision_of, unpack, with_revision
 from django_redsess.session.state import Visit
 from django_redsess.session.user_limit import REFUSE, Limit
 from django_redsess.signals import Reason
@@ -55,13 +55,11 @@ __all__ = [
     "Steps",
     "Store",
     "Visit",
-    "address_score",
     "agreement",
     "attempts",
     "blocks",
     "bucket_of",
     "bucket_of_user",
-    "client_packed",
     "decrypted",
     "drive",
     "in_store",
@@ -70,6 +68,7 @@ __all__ = [
     "new_key",
     "operations",
     "pack",
+    "pack_client",
     "pool",
     "reading",
     "revision_of",

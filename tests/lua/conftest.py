@@ -1,8 +1,7 @@
 """
 What the tests of single scripts share.
 
-``store``: a partition whose keys a test writes by plain commands, and on which it runs a script by itself. Its records
-have no addresses, so a test that leaves entries in the index of addresses asks for ``left_alone``.
+``store``: a partition whose keys a test writes by plain commands, and on which it runs a script by itself.
 """
 
 from collections import Counter

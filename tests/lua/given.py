@@ -16,14 +16,14 @@ def adding(store: Store, name: str, user: str = "", **other: Any) -> dict[str, A
     if user:
         lists = {"online_user": keys.online_user, "online_user_of": keys.online_user_of(""), "blocked": keys.blocked}
         listed = {"seen_list": keys.recent, **lists}
-    made = {"sid": store.sid(name), "record": store.record(name, user), "user_id": user, "place": "", **NO_LIMIT}
+    made = {"sid": store.sid(name), "record": store.record(name, user), "user_id": user, **NO_LIMIT}
     return {**listed, **made, "at": store.now, "due": store.now + AGE, **other}
 
 
 def written(store: Store, name: str, user: str = "", **other: Any) -> dict[str, Any]:
     """What the other scripts take that write a record."""
     made = {"sid": store.sid(name), "record": store.record(name, user), "user_id": user}
-    times = {"login_time": store.now if user else "", "at": store.now, "due": store.now + AGE, "place": ""}
+    times = {"login_time": store.now if user else "", "at": store.now, "due": store.now + AGE}
     return {**made, **times, **other}
 
 

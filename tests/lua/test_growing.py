@@ -29,7 +29,6 @@ def receive(
         "login_time": store.now - 1,
         "seen": store.now - 1,
         "due": due or store.now + LIFE,
-        "place": "",
         "copy": name_of(record, copy),
         "outdated": outdated,
         "mark_lifetime": LIFE,

@@ -26,7 +26,6 @@ def copy(store: Store, name: str, began_at: int, *, sid_there: str = "") -> str:
         "at": store.now,
         "seen": store.now - 1,
         "due": store.now + LIFE,
-        "place": "",
         "mark": "here",
         "mark_lifetime": LIFE,
         "began_at": began_at,

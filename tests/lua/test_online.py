@@ -29,7 +29,7 @@ def test_count_goes_by_the_newest_where_the_clock_has_stepped_back(store) -> Non
     assert result == [1, b"%d" % (store.now + MINUTE)]
 
 
-PAGE: dict[str, Any] = dict.fromkeys(("order", "active", "low"), "") | {"first": 0, "last": 9, "latest_first": True}
+PAGE: dict[str, Any] = dict.fromkeys(("order", "active"), "") | {"first": 0, "last": 9, "latest_first": True}
 PAGE |= {"with_rows": False, "keeps_due": False}
 
 
@@ -54,18 +54,6 @@ def test_page_reads_sids_in_order(visitors, lists: list[str], how: dict[str, Any
     (entries, with_rows, rows), ended = visitors.run_ending(scripts.PAGE, lists=names, **{**PAGE, **how})
     assert [sid.decode()[2:].rstrip(".") for sid in entries[::2]] == sids
     assert (with_rows, rows, ended) == (0, [], {"expired": 1})
-
-
-@pytest.mark.usefixtures("left_alone")
-def test_page_reads_two_lists_from_a_score_on(store) -> None:
-    lists = [store.partition.addresses, store.partition.guests_addresses]
-    for scores in ({"a": 10, "b": 20, "c": 30, "d": 40}, {"e": 15, "f": 20, "g": 35}):
-        store.client.zadd(lists.pop(0), {store.sid(name): score for name, score in scores.items()})
-    lists = [store.partition.addresses, store.partition.guests_addresses]
-    how = {**PAGE, "low": "20", "latest_first": False, "keeps_due": True}
-    for first, last, names in ((0, 9, "bfcgd"), (1, 3, "fcg"), (5, 9, "")):
-        (entries, _, _), _ = store.run_ending(scripts.PAGE, lists=lists, **{**how, "first": first, "last": last})
-        assert [sid.decode() for sid in entries[::2]] == [store.sid(name) for name in names]
 
 
 def test_find_stops_where_records_have_too_many_bytes(store) -> None:

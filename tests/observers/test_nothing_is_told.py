@@ -74,7 +74,6 @@ KINDS = pytest.mark.parametrize("kind", ["opentelemetry", "sentry"])
 
 @KINDS
 def test_by_no_operation(settings, redis, kind: str) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
     with observed(settings, kind) as found:
         for operation in OPERATIONS:
             world = World(redis)

@@ -17,7 +17,7 @@ from django_redsess.online.browsers import (
 )
 from django_redsess.online.listing import SessionFilter
 from django_redsess.online.searching import ClientMatcher
-from tests.helpers.store import AGENTS, WINDOW_BITS, Client, client_packed
+from tests.helpers.store import AGENTS, WINDOW_BITS, Client, pack_client
 
 pytestmark = pytest.mark.unit
 
@@ -85,12 +85,12 @@ def test_packed_clients_are_told_as_unpacked_ones(network: str | None, asked: di
     wanted = ClientMatcher(SessionFilter(network=network, **asked))
     for agent in (*KNOWN, CHROME):
         for address in ADDRESSES:
-            packed = client_packed(Client(address, agent))
+            packed = pack_client(Client(address, agent))
             assert wanted.matches_packed(packed) == wanted.matches(address, agent), (address, agent)
 
 
 def test_forged_clients_match_nothing_and_raise_nothing() -> None:
-    whole = client_packed(Client("198.51.100.7", CHROME))
+    whole = pack_client(Client("198.51.100.7", CHROME))
     for wanted in (ClientMatcher(SessionFilter(browser="Chrome")), ClientMatcher(SessionFilter(system="Windows"))):
         for forged in (b"\xff", b"\0", whole[1:], whole[:4], whole + b"123", bytes(1000), b"7" * 40, inflating()):
             assert not wanted.matches_packed(forged)

@@ -1,7 +1,6 @@
 """Searching by network, browser and operating system, and ending what is found."""
 
 from collections.abc import Callable
-from ipaddress import ip_address
 from os import urandom
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import listing, searching
 from django_redsess.online.searching import LookedThrough
@@ -17,12 +15,11 @@ from tests.helpers.store import (
     Client,
     Record,
     Visit,
-    address_score,
     bucket_of_user,
-    client_packed,
     keyspace,
     new_key,
     pack,
+    pack_client,
     reading,
     sid_of,
 )
@@ -47,9 +44,7 @@ def arrive(redis) -> Callable[..., str]:
         arrived += 1
         sid = sid_of(new_key(bucket_of_user(user) if user else None))
         partition, at = keyspace().of_sid(sid), (start + arrived) * 1000
-        client = client_packed(Client(address, user_agent))
-        if conf.INDEX_ADDRESSES and address:
-            redis.zadd(partition.places_of(has_user=bool(user)), {sid: address_score(ip_address(address).packed)})
+        client = pack_client(Client(address, user_agent))
         record = Record(user, at if user else 0, start + WEEK, WEEK, client, b"{}")
         redis.hset(partition.login, sid, pack(sid, record))
         redis.zadd(partition.expire, {sid: (start + WEEK) * 1000})
@@ -61,13 +56,6 @@ def arrive(redis) -> Callable[..., str]:
     return arrive
 
 
-@pytest.fixture(params=[False, True], ids=["looking", "index"])
-def index(request, settings) -> bool:
-    """Run the test twice: without the index of addresses, and with it."""
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": request.param}
-    return bool(request.param)
-
-
 def found(**asked: Any) -> list[str]:
     sids = [session.sid for session in online.sessions(**asked)]
     asked.pop("order", None)
@@ -75,7 +63,6 @@ def found(**asked: Any) -> list[str]:
     return sids
 
 
-@pytest.mark.usefixtures("index")
 def test_a_search_by_network_finds_those_in_it(arrive) -> None:
     one = arrive("198.51.100.7", CHROME, "1")
     other = arrive("198.51.101.7", CHROME, "2")
@@ -103,7 +90,6 @@ def test_a_search_by_browser_or_system_finds_those_with_it(arrive) -> None:
     assert found(browser="Firefox", user_ids=["1", "2"]) == [other]
 
 
-@pytest.mark.usefixtures("index")
 def test_guests_are_searched_when_they_are_asked_for(arrive) -> None:
     user, guest = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.7", CHROME)
     assert found(network="198.51.100.7") == [user]
@@ -119,7 +105,6 @@ def test_what_is_no_network_is_refused() -> None:
             ask(network="198.51.100.7.1")
 
 
-@pytest.mark.usefixtures("index")
 def test_a_search_ends_what_it_finds(arrive) -> None:
     arrive("198.51.100.7", CHROME, "1")
     kept, guest = arrive("198.51.100.7", CHROME, "2"), arrive("198.51.100.7", CHROME)
@@ -166,52 +151,6 @@ def test_of_two_filters_of_a_kind_the_narrower_holds(arrive) -> None:
     for first, second in (("Chrome 12", "Chrome 120"), ("Chrome 120", "Chrome 12"), ("Chrome  12", "chrome 120")):
         assert list(rows.of_browser(first).of_browser(second)) == [], (first, second)
     assert [row.sid for row in rows.of_browser("Chrome  120").of_browser("chrome 120")] == [one]
-
-
-@pytest.mark.django_db
-def test_more_than_are_looked_through_come_in_the_order_of_their_addresses(settings, monkeypatch, arrive) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
-    monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
-    monkeypatch.setattr(searching, "READ_AT_ONCE", 3)
-    # Many have the same address, in all partitions.
-    numbers = [1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 9, 250, 250]
-    stored = [(number, arrive(f"198.51.100.{number}", CHROME, str(user))) for user, number in enumerate(numbers, 1)]
-    arrive("198.51.101.1", CHROME, "1")
-    address_of = {sid: f"198.51.100.{number}" for number, sid in stored}
-    asked: dict[str, Any] = {"network": "198.51.100.0/24"}
-    rows = online.sessions(**asked)
-    assert [address_of[row.sid] for row in rows] == [f"198.51.100.{number}" for number in numbers]
-    assert online.count(**asked) == len(numbers)
-    for size in (1, 3, 7):
-        pages = [online.sessions(**asked, offset=at, limit=size) for at in range(0, 18, size)]
-        assert [row for page in pages for row in page] == rows
-    queryset = OnlineSession.online.all().of_network("198.51.100.0/24")
-    assert (queryset.count(), queryset.looked_through) == (len(numbers), None)
-    monkeypatch.setattr(searching, "READ_AGAIN", 1)
-    for at_once in (2, 50):
-        monkeypatch.setattr(listing, "LISTED_AT_ONCE", at_once)
-        assert [row.session for row in queryset.all()] == rows
-        assert [row.session for row in queryset[5:11]] == rows[5:11]
-    newest = [sid for number, sid in stored if number >= 9][::-1]
-    assert found(network="198.51.100.8/29") == found(network="198.51.100.9") == newest[2:]
-    # Not all of the network can be looked through for the browser.
-    assert len(online.sessions(**asked, browser="Chrome")) == 9
-
-
-@pytest.mark.django_db
-def test_sessions_that_end_leave_out_no_other_one_of_a_network(settings, monkeypatch, arrive) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": True}
-    monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
-    monkeypatch.setattr(listing, "LISTED_AT_ONCE", 2)
-    monkeypatch.setattr(searching, "READ_AGAIN", 1)
-    there = {arrive(f"198.51.100.{number}", CHROME, f"{user}") for user, number in enumerate([1, *([7] * 20), 9])}
-    for last in (3, 9):
-        pages = OnlineSession.online.all().of_network("198.51.100.0/24").in_pages(3)
-        read = [row.sid for _ in range(last // 3) for row in next(pages)]
-        assert len(online.end(*read)) == last
-        there -= set(read)
-        left = [row.sid for page in pages for row in page]
-        assert sorted(left) == sorted(there)
 
 
 def test_a_search_says_how_far_it_looked(monkeypatch, arrive) -> None:

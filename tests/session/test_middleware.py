@@ -4,7 +4,7 @@ from django.test import AsyncClient, Client, RequestFactory
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session.address_index import client_of, network_of
+from django_redsess.session.client import client_of, network_of
 from testproject.servers import free_port
 from tests.helpers.outages import caches
 from tests.helpers.site import MIDDLEWARE

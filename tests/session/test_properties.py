@@ -24,7 +24,7 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.session import operations
-from django_redsess.session.record import Client
+from django_redsess.session.client import Client
 from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive
@@ -137,11 +137,6 @@ class Sessions(RuleBasedStateMachine):
         """Have all come with the cookie of the same session."""
         for number in range(4):
             self.open(number, key, "to read")
-
-    @rule(on=st.booleans())
-    def index(self, on: bool) -> None:
-        """Let the next work be that of a process that writes the index of addresses, or of one that does not."""
-        conf.__dict__["INDEX_ADDRESSES"] = on
 
     # Working with it, and saving it at once or later
 

@@ -13,7 +13,8 @@ from django.contrib.sessions.backends.base import UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.record import RESERVED, Client, Record, pack, revision_of, unpack
+from django_redsess.session.client import Client
+from django_redsess.session.record import RESERVED, Record, pack, revision_of, unpack
 from django_redsess.session.state import Visit
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace

@@ -9,7 +9,8 @@ from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import operations
-from django_redsess.session.record import Client, unpack
+from django_redsess.session.client import Client
+from django_redsess.session.record import unpack
 from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
 from tests.helpers.store import make_due, names_of_sessions, stored
@@ -140,16 +141,12 @@ def test_creating_a_session_takes_a_hundred_out_that_are_due(redis, new_session)
     assert stored(redis) == 51
 
 
-@pytest.mark.parametrize(("indexed", "kept"), [(False, ""), (True, "192.0.2.1")])
-def test_of_a_guest_no_more_than_the_address_is_kept_and_only_where_addresses_are_indexed(
-    new_session, settings, indexed: bool, kept: str
-) -> None:
-    settings.REDSESS = {**settings.REDSESS, "INDEX_ADDRESSES": indexed}
+def test_of_the_sender_of_a_guest_s_requests_nothing_is_stored(new_session) -> None:
     session = new_session(colour="blue")
     session.visit = Visit(lambda: Client("192.0.2.1", "Mozilla"))
     session.save()
     found = online.get(session.sid)
-    assert (found.address, found.user_agent) == (kept, "")
+    assert (found.address, found.user_agent) == ("", "")
     session["_auth_user_id"] = "7"
     session.save()
     found = online.get(session.sid)

@@ -3,7 +3,7 @@
 import redis as redis_py
 
 from django_redsess.backend import SessionStore
-from django_redsess.session.record import Client
+from django_redsess.session.client import Client
 from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace
 

@@ -54,7 +54,7 @@ from django_redsess.online.labels import server_time
 from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
-from django_redsess.session.address_index import network_of
+from django_redsess.session.client import network_of
 
 router = Router(tags=["Everyone's sessions"])
 

@@ -43,7 +43,7 @@ from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
 from django_redsess.past_sign_ins import with_places
 from django_redsess.permissions import rules
-from django_redsess.session.address_index import Network, network_of
+from django_redsess.session.client import Network, network_of
 
 __all__ = ["SignInAdmin"]
 

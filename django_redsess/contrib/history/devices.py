@@ -23,7 +23,7 @@ from django_redsess.conf import conf
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.online import user_id_of
 from django_redsess.responses import is_shared
-from django_redsess.session.address_index import V6_PLACES
+from django_redsess.session.client import V6_PLACES
 from django_redsess.session.store import SessionStore, django_request, session_of
 
 COOKIE_SUFFIX = "_device"

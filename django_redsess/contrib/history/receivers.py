@@ -25,7 +25,7 @@ from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, Block
 from django_redsess.contrib.history.signals import new_device
 from django_redsess.online import browsers
 from django_redsess.querysets import user_key
-from django_redsess.session.address_index import score_of
+from django_redsess.session.client import score_of
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 from django_redsess.times import to_column
 

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from django_redsess.session import reading
-from django_redsess.session.address_index import score_of_new
 from django_redsess.session.other_store import EndBefore, Watched
 from django_redsess.session.reading import texts_of
 from django_redsess.session.record import Record, pack, with_revision
@@ -149,7 +148,6 @@ def copy(sid: str, made: Copy, at: int, sid_there: str) -> ScriptCall[tuple[str,
         at=at,
         seen=made.seen,
         due=made.due,
-        place=score_of_new(record.client_packed),
         mark=mark_of_copy(HERE, made.deadline, at),
         mark_lifetime=lifetime(made.deadline, at),
         began_at=made.began_at,

@@ -26,10 +26,10 @@ from django_redsess.contrib.moving.outages import asked
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import Row, fill
 from django_redsess.session import blocks, deadlines, operations, reading, user_limit
-from django_redsess.session.address_index import clean_client
+from django_redsess.session.client import Client, clean_client
 from django_redsess.session.merge import merge, same
 from django_redsess.session.reading import Loaded
-from django_redsess.session.record import AGE_MAX, Client, Record, pack, revision_of, serialized, user_of
+from django_redsess.session.record import AGE_MAX, Record, pack, revision_of, serialized, user_of
 from django_redsess.session.saving import SaveAttempts
 from django_redsess.session.state import NOTHING_PENDING, PendingSignIn, SessionState, Snapshot, is_key
 from django_redsess.session.store import SessionStore as OwnSessionStore

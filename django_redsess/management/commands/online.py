@@ -19,7 +19,6 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from django_redsess import online
-from django_redsess.conf import conf
 from django_redsess.management.terminal import (
     USER_HELP,
     CommandWithExamples,
@@ -41,7 +40,7 @@ from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_e
 from django_redsess.online.samples import count_evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
-from django_redsess.session.address_index import network_of
+from django_redsess.session.client import network_of
 from django_redsess.transport.keys import is_sid, keyspace
 
 AGES = {
@@ -151,9 +150,8 @@ class Command(CommandWithExamples):
         "size, newest viewed item and id, which the command endsessions takes. Times are in TIME_ZONE; "
         "the heading names it, unless it is UTC. A narrow terminal gets fewer columns; a pipe or a file gets all. With "
         "--json, each session is one line of JSON, and with --csv one row of a CSV file; both have times in UTC. "
-        "--browser, --system, and --network without "
-        "INDEX_ADDRESSES, look through the newest 10,000 sessions, and say so if there are more. No session key is "
-        "shown: nothing here works as a cookie."
+        "--browser, --system and --network look through the newest 10,000 sessions, and say so if there are more. No "
+        "session key is shown: nothing here works as a cookie."
     )
     examples = (
         "manage.py online",
@@ -279,13 +277,10 @@ class Command(CommandWithExamples):
         pages = matching.pages(options["offset"], options["limit"], latest_first=latest_first)
         return matching.count, pages
 
-    def _say_how_far(self, looked: LookedThrough | None, newest: str) -> None:
-        if looked is None or looked.is_all:
+    def _say_how_far(self, looked: LookedThrough, newest: str) -> None:
+        if looked.is_all:
             return
-        text = f"Looked through the {looked.count:,} {newest} only. Older ones may match, too."
-        if self.options["network"] is not None and not conf.INDEX_ADDRESSES:
-            text = f"{text} The setting INDEX_ADDRESSES finds all of a network."
-        say(text, self.stderr)
+        say(f"Looked through the {looked.count:,} {newest} only. Older ones may match, too.", self.stderr)
 
     def _stream(self, pages: Iterator[list[Session]], count: int, line_of: Callable[[ExportedRow], str]) -> None:
         total, written = max(0, min(count - self.options["offset"], self.options["limit"])), 0

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from django_redsess.contrib.moving.growing.stores import Stores
 from django_redsess.contrib.moving.marks import COPIED, lifetime
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.address_index import score_of_new
 from django_redsess.session.record import (
     REVISION_SIZE,
     Record,
@@ -137,7 +136,6 @@ def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[
             login_time=record.login_ms or "",
             seen=seen,
             due=due,
-            place=score_of_new(record.client_packed),
             copy=record.revision + urandom(REVISION_SIZE),
             outdated=outdated.get(sid, b""),
             mark_lifetime=lifetime(due, at),

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.record import Client
+from django_redsess.session.client import Client
 from django_redsess.session.state import is_key
 
 PAGE = 500

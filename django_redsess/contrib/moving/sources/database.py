@@ -19,7 +19,7 @@ from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row, fill
 from django_redsess.contrib.moving.sources.engines import EngineSource, decoded, now_here
-from django_redsess.session.record import Client
+from django_redsess.session.client import Client
 from django_redsess.times import to_aware, to_column
 from django_redsess.transport.steps import time_of
 

@@ -24,7 +24,7 @@ from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.contrib.moving.sources.base import KEY_MAX, PAGE, Row, Source
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session.record import Client
+from django_redsess.session.client import Client
 from django_redsess.session.state import is_key
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive, now

@@ -1,29 +1,48 @@
-"""
-The sender of a request, addresses and networks, and the index of addresses.
-
-With ``INDEX_ADDRESSES``, each session whose record has an address has an entry: sid → address score, see
-:func:`address_score`. The script that writes the record writes the entry. A save that keeps the address writes none.
-
-Processes of one store may have different values of the setting. A process without it takes a session out of the index
-when it changes the address. So an entry may be missing, but has no score of an earlier address. ``cleansessions
---repair`` adds what is missing.
-"""
+"""The sender of a request: its address, its user agent, and the networks that an address belongs to."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import NamedTuple
 
 from django.http import HttpRequest
 
 from django_redsess.conf import conf
-from django_redsess.session.compression import packed_address
-from django_redsess.session.record import Client, Record
-from django_redsess.transport import packing, scripts
-from django_redsess.transport.keys import Partition
-from django_redsess.transport.packing import Part
+from django_redsess.session.compression import deflated_agent, inflated_agent
+
+
+class Client(NamedTuple):
+    """The sender of a request: its address and its ``User-Agent``. Each is ``""`` if unknown."""
+
+    address: str = ""
+    user_agent: str = ""
+
+
+@lru_cache(maxsize=1024)
+def pack_client(client: Client) -> bytes:
+    """Pack ``client`` for :attr:`Record.client_packed`. Raises OSError for an invalid address."""
+    address, user_agent = client
+    if not (address or user_agent):
+        return b""
+    packed = inet_pton(AF_INET6 if ":" in address else AF_INET, address) if address else b""
+    return deflated_agent(user_agent) + packed
+
+
+def unpack_client(packed: bytes) -> Client:
+    """
+    Return the client that :func:`pack_client` has packed.
+
+    Raises ValueError, OSError or zlib.error for bytes that it did not write.
+    """
+    if not packed:
+        return Client()
+    user_agent, rest = inflated_agent(packed)
+    address = inet_ntop(AF_INET if len(rest) == 4 else AF_INET6, rest) if rest else ""
+    return Client(address, user_agent)
+
 
 EXACT_BITS = 52
 """How many bits of an IPv6 address its score has. A sorted set's scores are whole up to 2^53."""
@@ -114,61 +133,6 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 @lru_cache(maxsize=64)
 def _network(text: str) -> IPv4Network | IPv6Network:
     return ip_network(text, strict=False)
-
-
-STAYS, NONE = "", "none"
-"""Instead of a score: the index stays as it is; or the session is taken out of it."""
-
-address_of = lru_cache(maxsize=1024)(packed_address)
-"""The address in the client part of a record. It is cached, because the same visitors come again and again."""
-
-
-class Entry(NamedTuple):
-    """The new entry of a session whose address has changed: its score, or ``NONE``, and which of the two lists."""
-
-    score: str
-    has_user: bool
-
-
-def written_score(client: bytes) -> str:
-    """Return the score of a session with this client part of its record, or ``NONE``."""
-    address = address_of(client) if conf.INDEX_ADDRESSES else b""
-    return str(address_score(address)) if address else NONE
-
-
-def score_of_new(client: bytes) -> str:
-    """Return the score of a session under a new sid, or ``STAYS``: it has no entry yet."""
-    score = written_score(client)
-    return STAYS if score == NONE else score
-
-
-def changed_entry(before: Record, client: bytes) -> Entry | None:
-    """Return the new entry of a session, whose user stays. None if the address stays, too. ``before`` is its record."""
-    if address_of(client) == address_of(before.client_packed):
-        return None
-    return Entry(written_score(client), bool(before.user_id))
-
-
-def packed_change(partition: Partition, entry: Entry, args: tuple[Part, ...]) -> bytes:
-    """Pack the short script that saves, so that it also writes ``entry``. ``args`` are its other arguments."""
-    script, name = scripts.SAVE_FAST, partition.places_of(has_user=entry.has_user)
-    if entry.score == NONE:
-        return packing.pack_script_call(script, script.keys(partition), (*args, "", name))
-    return packing.pack_script_call(script, script.keys(partition, places=name), (*args, entry.score))
-
-
-@lru_cache(maxsize=4096)
-def adding_keys(partition: Partition, has_user: bool, has_place: bool) -> tuple[bytes, ...]:
-    """Return the keys of the short script that creates a session."""
-    if has_user:
-        lists = [partition.recent, partition.online_user, partition.online_user_of(""), partition.blocked]
-    else:
-        # The script uses the first only. The others stand before the list of the index.
-        lists = [partition.guests] * (4 if has_place else 1)
-    if has_place:
-        lists.append(partition.places_of(has_user=has_user))
-    names = ("seen_list", "online_user", "online_user_of", "blocked", "places")
-    return scripts.CREATE_FAST.keys(partition, **dict(zip(names, lists, strict=False)))
 
 
 USER_AGENT_BYTES_MAX = 256
