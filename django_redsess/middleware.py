@@ -42,7 +42,7 @@ from django_redsess.responses import (
     unavailable_response,
     wants_problem_details,
 )
-from django_redsess.session.client import client_of
+from django_redsess.session.client import read_client
 from django_redsess.session.django_messages import add_at_the_end, add_message, add_pending_message, store_late_message
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
 from django_redsess.session.store import session_of
@@ -300,7 +300,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
             is_passive = request.META.get(_name_in_meta(conf.PASSIVE_HEADER)) == "1" or (
                 bool(conf.PASSIVE_PATHS) and request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
             )
-            session.visit = Visit(partial(client_of, request), partial(add_message, request), is_passive)
+            session.visit = Visit(partial(read_client, request), partial(add_message, request), is_passive)
         return None
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:
@@ -356,7 +356,7 @@ def visit_of(request: HttpRequest) -> Visit:
         or (bool(conf.PASSIVE_PATHS) and request.path_info.startswith(tuple(conf.PASSIVE_PATHS)))
         or (request.resolver_match is not None and getattr(request.resolver_match.func, "session_passive", False))
     )
-    return Visit(partial(client_of, request), partial(add_message, request), is_passive)
+    return Visit(partial(read_client, request), partial(add_message, request), is_passive)
 
 
 class ViewedItemsMiddleware(MiddlewareMixin):

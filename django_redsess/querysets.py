@@ -25,7 +25,7 @@ from django_redsess.online.cursor import Place
 from django_redsess.online.labels import server_time
 from django_redsess.online.listing import ROWS_MAX, USERS_MAX, SessionFilter, rows_end, seconds_of_active
 from django_redsess.online.searching import ClientMatcher, LookedThrough, Matching
-from django_redsess.session.client import named_network, network_of
+from django_redsess.session.client import parse_network, require_network
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -365,7 +365,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def of_network(self, network: str) -> Self:
         """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
-        return self._of_client(network=named_network(network).text)
+        return self._of_client(network=require_network(network).text)
 
     def of_browser(self, browser: str) -> Self:
         """Keep the sessions of a browser: its name, or the beginning of name and version, such as ``Chrome 120``."""
@@ -590,7 +590,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
 def _narrower(first: str, second: str) -> str | None:
     """Return the narrower of two networks, or of two names such as ``Chrome`` and ``Chrome 120``; None if none is."""
-    if (one := network_of(first)) and (other := network_of(second)):
+    if (one := parse_network(first)) and (other := parse_network(second)):
         outer, inner = sorted((one, other), key=lambda network: ip_network(network.text).prefixlen)
         return inner.text if outer.has(str(ip_network(inner.text)[0])) else None
     short, long = sorted((" ".join(text.split()) for text in (first, second)), key=len)

@@ -44,7 +44,7 @@ from django_redsess.online.listing import SessionFilter
 from django_redsess.online.samples import Present
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
-from django_redsess.session.client import network_of
+from django_redsess.session.client import parse_network
 
 BROWSER_MAX = 60  # Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent.
 
@@ -335,7 +335,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
             return by_sid, False
         if len(term) > SEARCH_MAX:
             return sessions.none(), False
-        if network := network_of(term):
+        if network := parse_network(term):
             return sessions.of_network(network.text), False
         return sessions.of_users(
             filters.user_ids_for(request, found_users(request, self.admin_site, term), sessions)
@@ -364,7 +364,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
         term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
-        if asked.network is not None and (network := network_of(term)) and network.text != term:
+        if asked.network is not None and (network := parse_network(term)) and network.text != term:
             notes.append(gettext("Sessions from %(network)s.") % {"network": network.text})
         if name := online.moving_from():
             text = gettext(
@@ -372,7 +372,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
                 "sessions of their user, and when all are ended."
             )
             notes.append(text % {"name": name})
-        if not changelist.result_count and _LIKE_ADDRESS.fullmatch(term[:SEARCH_MAX]) and network_of(term) is None:
+        if not changelist.result_count and _LIKE_ADDRESS.fullmatch(term[:SEARCH_MAX]) and parse_network(term) is None:
             notes.append(gettext("This is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24."))
         if asked.guests and (asked.browser is not None or asked.system is not None):
             notes.append(gettext("The browsers of guests are not stored."))
@@ -388,7 +388,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         other sessions than the page showed.
         """
         term, has_browser = changelist.query.strip(), filters.BROWSER in request.GET
-        if changelist.result_count or has_browser or not term or len(term) > SEARCH_MAX or network_of(term):
+        if changelist.result_count or has_browser or not term or len(term) > SEARCH_MAX or parse_network(term):
             return None
         query = request.GET.copy()
         query.pop(SEARCH_VAR, None)

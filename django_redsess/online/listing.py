@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 from django_redsess.conf import conf
-from django_redsess.session.client import Client, named_network
+from django_redsess.session.client import Client, require_network
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import sibling_stores
 from django_redsess.session.record import RecordError, log_left_out, stored_client, unpack
@@ -128,7 +128,7 @@ def filter_of(
     if guests == "only" and user_ids is not None:
         raise ValueError("user_ids can't be given with guests='only': guests are not users.")
     if (network := client.get("network")) is not None:
-        client["network"] = named_network(network).text
+        client["network"] = require_network(network).text
     return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds, **client)
 
 

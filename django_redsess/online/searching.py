@@ -18,7 +18,7 @@ from django_redsess.clock import monotonic
 from django_redsess.online import listing
 from django_redsess.online.browsers import is_browser, is_system
 from django_redsess.online.listing import Session, SessionFilter
-from django_redsess.session.client import named_network, unpack_client
+from django_redsess.session.client import require_network, unpack_client
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import scripts
@@ -40,7 +40,7 @@ class ClientMatcher:
     """
 
     def __init__(self, session_filter: SessionFilter) -> None:
-        self.network = None if session_filter.network is None else named_network(session_filter.network)
+        self.network = None if session_filter.network is None else require_network(session_filter.network)
         self.browser, self.system = session_filter.browser, session_filter.system
         if self.network is not None:
             network = ip_network(self.network.text)

@@ -45,9 +45,9 @@ def unpack_client(packed: bytes) -> Client:
 
 
 EXACT_BITS = 52
-"""How many bits of an IPv6 address its score has. A sorted set's scores are whole up to 2^53."""
+"""How many bits of an IPv6 address its score has: a column of a database holds 63."""
 
-V6_PLACES = 1 << EXACT_BITS
+V6_SCORES = 1 << EXACT_BITS
 """IPv4 addresses have the scores from 0, IPv6 addresses those from here."""
 
 
@@ -70,24 +70,24 @@ class Network(NamedTuple):
         return parsed is not None and parsed in _network(self.text)
 
 
-def address_score(address: bytes) -> int:
+def _score(address: bytes) -> int:
     """
-    Return the score of an address of 4 or 16 bytes in the index of addresses.
+    Return the score of an address of 4 or 16 bytes.
 
     Addresses have the order of their numbers, so each network is a range. IPv6 addresses share a score if they have the
     same first 52 bits.
     """
     number = int.from_bytes(address, "big")
-    return number if len(address) == 4 else V6_PLACES + (number >> 128 - EXACT_BITS)
+    return number if len(address) == 4 else V6_SCORES + (number >> 128 - EXACT_BITS)
 
 
-def score_of(address: str) -> int | None:
+def address_score(address: str) -> int | None:
     """Return the score of an address in its text form. None for a text that is no address."""
     parsed = _parsed(address)
-    return None if parsed is None else address_score(parsed.packed)
+    return None if parsed is None else _score(parsed.packed)
 
 
-def network_of(text: str) -> Network | None:
+def parse_network(text: str) -> Network | None:
     """
     Return the network that ``text`` names: an address, or a network such as ``198.51.100.0/24``. None for other text.
 
@@ -110,12 +110,12 @@ def network_of(text: str) -> Network | None:
     is_address = network.prefixlen == network.max_prefixlen
     is_exact = network.version == 4 or network.prefixlen <= EXACT_BITS
     shown = str(network[0]) if is_address else str(network)
-    return Network(shown, address_score(network[0].packed), address_score(network[-1].packed), is_exact)
+    return Network(shown, _score(network[0].packed), _score(network[-1].packed), is_exact)
 
 
-def named_network(text: str) -> Network:
-    """Return the network that ``text`` names, as :func:`network_of` does. Raises ValueError if it names none."""
-    network = network_of(text)
+def require_network(text: str) -> Network:
+    """Return the network that ``text`` names, as :func:`parse_network` does. Raises ValueError if it names none."""
+    network = parse_network(text)
     if network is None:
         raise ValueError(f"{text!r} is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24.")
     return network
@@ -143,7 +143,7 @@ TEXT_MAX = 100
 """The most characters that are read as an address. No real address is so long, even with its zone."""
 
 
-def client_of(request: HttpRequest) -> Client:
+def read_client(request: HttpRequest) -> Client:
     """Return the sender of ``request``, as :func:`clean_client` does."""
     text = request.META.get("REMOTE_ADDR")
     if conf.TRUSTED_PROXIES:

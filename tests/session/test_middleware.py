@@ -4,7 +4,7 @@ from django.test import AsyncClient, Client, RequestFactory
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.session.client import client_of, network_of
+from django_redsess.session.client import parse_network, read_client
 from testproject.servers import free_port
 from tests.helpers.outages import caches
 from tests.helpers.site import MIDDLEWARE
@@ -122,27 +122,27 @@ def test_an_address_is_read_however_it_is_written(settings, proxies: int) -> Non
     for text, kept in {**FORMS, **dict.fromkeys(NO_ADDRESSES, "")}.items():
         # Of the entries, the one that the proxy wrote is read, and no other in its place.
         headers = {"HTTP_X_FORWARDED_FOR": f"203.0.113.66, {text}"} if proxies else {"REMOTE_ADDR": text}
-        assert client_of(RequestFactory().get("/", **headers)).address == kept, text
+        assert read_client(RequestFactory().get("/", **headers)).address == kept, text
 
 
 @pytest.mark.unit
 def test_a_server_without_an_address_gives_none() -> None:
     # As servers do on a Unix socket.
     for absent in (None, "", b""):
-        assert client_of(RequestFactory().get("/", REMOTE_ADDR=absent)).address == ""
+        assert read_client(RequestFactory().get("/", REMOTE_ADDR=absent)).address == ""
 
 
 @pytest.mark.unit
 def test_a_search_takes_an_address_however_it_is_written() -> None:
-    found = {text: network_of(text) for text in FORMS}
+    found = {text: parse_network(text) for text in FORMS}
     assert {text: network and network.text for text, network in found.items()} == FORMS
-    assert [network_of(text) for text in NO_ADDRESSES if "/" not in text] == [None] * (len(NO_ADDRESSES) - 1)
+    assert [parse_network(text) for text in NO_ADDRESSES if "/" not in text] == [None] * (len(NO_ADDRESSES) - 1)
     networks = {
         "[2001:db8::1]/32": "2001:db8::/32",
         " 192.0.2.7/24": "192.0.2.0/24",
         "::ffff:192.0.2.0/120": "192.0.2.0/24",
     }
-    assert {text: network_of(text).text for text in networks} == networks
+    assert {text: parse_network(text).text for text in networks} == networks
 
 
 @pytest.mark.unit
@@ -165,10 +165,10 @@ def test_the_beginning_of_an_address_stands_for_its_network() -> None:
         # It is a whole address.
         "2001:db8::": "2001:db8::",
     }
-    assert {text: network_of(text).text for text in networks} == networks
+    assert {text: parse_network(text).text for text in networks} == networks
     names = ("198", "10/8", "300.1", "198..51", ".198", "198.51.100.7.", "198.051", "198.51.100/33", "\uff11.51")
     for name in (*names, "12:30", "aa:bb:cc", "add:", "198.51:80", "v1.2", "*", ".", ":", ""):
-        assert network_of(name) is None, name
+        assert parse_network(name) is None, name
 
 
 def test_no_beginning_is_kept_as_the_address_of_a_visitor(client) -> None:

@@ -54,7 +54,7 @@ from django_redsess.online.labels import server_time
 from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
-from django_redsess.session.client import network_of
+from django_redsess.session.client import parse_network
 
 router = Router(tags=["Everyone's sessions"])
 
@@ -183,7 +183,7 @@ def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     if asked.staff:
         found = found.of_users(filters.user_ids_for(request, _staff_users(request), found))
     if asked.network:
-        if network_of(asked.network) is None:
+        if parse_network(asked.network) is None:
             raise unprocessable("network", "an address or a network, such as 198.51.100.0/24")
         found = found.of_network(asked.network)
     if asked.browser:

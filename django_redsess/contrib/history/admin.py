@@ -43,7 +43,7 @@ from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
 from django_redsess.past_sign_ins import with_places
 from django_redsess.permissions import rules
-from django_redsess.session.client import Network, network_of
+from django_redsess.session.client import Network, parse_network
 
 __all__ = ["SignInAdmin"]
 
@@ -197,7 +197,7 @@ class SignInAdmin(pages.ListAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        if len(term) <= SEARCH_MAX and (network := network_of(term)):
+        if len(term) <= SEARCH_MAX and (network := parse_network(term)):
             return _from_network(queryset, network), False
         if len(term) > SEARCH_MAX:
             return queryset.none(), False

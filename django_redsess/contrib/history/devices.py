@@ -23,7 +23,7 @@ from django_redsess.conf import conf
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.online import user_id_of
 from django_redsess.responses import is_shared
-from django_redsess.session.client import V6_PLACES
+from django_redsess.session.client import V6_SCORES
 from django_redsess.session.store import SessionStore, django_request, session_of
 
 COOKIE_SUFFIX = "_device"
@@ -96,7 +96,7 @@ def compare_device(sign_in: SignIn, request: HttpRequest | None, using: str) -> 
 
 def _network_of(score: int) -> int:
     # The first 16 bits of an IPv4 address, 48 of the 52 that an IPv6 address has in its score.
-    return score >> 16 if score < V6_PLACES else score >> 4
+    return score >> 16 if score < V6_SCORES else score >> 4
 
 
 def _send_device_cookie(request: Any, user_id: str, response: HttpResponseBase) -> None:

@@ -25,7 +25,7 @@ from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, Block
 from django_redsess.contrib.history.signals import new_device
 from django_redsess.online import browsers
 from django_redsess.querysets import user_key
-from django_redsess.session.client import score_of
+from django_redsess.session.client import address_score
 from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
 from django_redsess.times import to_column
 
@@ -171,7 +171,7 @@ def row_of_beginning(user_key: Any, created_at: datetime, address: str, user_age
         login_ms=ms_of(created_at),
         last_seen_at=to_column(created_at),
         address=address,
-        address_score=score_of(address),
+        address_score=address_score(address),
         client=browsers.browser_and_system(user_agent),
         user_agent=user_agent,
     )

@@ -40,7 +40,7 @@ from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_e
 from django_redsess.online.samples import count_evicted
 from django_redsess.online.searching import LookedThrough
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
-from django_redsess.session.client import network_of
+from django_redsess.session.client import parse_network
 from django_redsess.transport.keys import is_sid, keyspace
 
 AGES = {
@@ -226,7 +226,7 @@ class Command(CommandWithExamples):
             raise CommandError(f"--order must be last_seen_at or -last_seen_at with {by_seen[0]}, not {order}.")
         if options["id"] is not None and not is_sid(options["id"]):
             raise CommandError(f"--id: {printable(options['id'])} is not the id of a session. An id has 20 characters.")
-        if options["network"] is not None and network_of(options["network"]) is None:
+        if options["network"] is not None and parse_network(options["network"]) is None:
             rule = "--network must be an address or a network, such as 198.51.100.7 or 198.51.100.0/24"
             raise CommandError(f"{rule}, not {printable(options['network'])}.")
         for option in ("search", "browser", "system"):
