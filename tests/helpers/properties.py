@@ -1,6 +1,7 @@
-"""Properties of all sessions: a model of the merge of two changes, and runs of state machines."""
+"""Properties of all sessions: a model of the merge of two changes, runs of state machines, how many cases are tried."""
 
 import json
+from math import ceil
 from typing import Any
 
 import redis as redis_py
@@ -34,6 +35,15 @@ def merged(base: Data, mine: Data, theirs: Data) -> Data:
 
 def exactly_at(data: Data, name: str) -> str | None:
     return json.dumps(data[name], sort_keys=True) if name in data else None
+
+
+CI_EXAMPLES = 30
+"""The examples of the hypothesis profile ``ci``."""
+
+
+def cases(in_ci: int) -> int:
+    """Return how many of ``in_ci`` cases to try: as large a share as hypothesis tries of its examples."""
+    return ceil(in_ci * min(1, settings().max_examples / CI_EXAMPLES))
 
 
 STEPS = 40

@@ -9,7 +9,6 @@ from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import clear_url_caches, path
-from jsonschema import Draft202012Validator, FormatChecker
 
 from django_redsess.contrib import api
 from tests.helpers.accounts import PASSWORD, sign_in
@@ -25,6 +24,9 @@ DESCRIBED = description()
 
 def check(browser: Client, method: str, where: str, status: int, **request: Any) -> Any:
     """Ask ``where``, whose parts in braces have values. Fail if the answer is not as the file says; return its JSON."""
+    # Imported here: that takes a second of each process that collects the tests.
+    from jsonschema import Draft202012Validator, FormatChecker
+
     url = API + re.sub(r"{\w+=(.*?)}", r"\1", where)
     if "body" in request:
         request |= {"data": request.pop("body"), "content_type": JSON}

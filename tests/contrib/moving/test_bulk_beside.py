@@ -27,6 +27,7 @@ from tests.helpers.sentinels import behind_sentinel
 from tests.helpers.store import faults, sid_of, stored, using
 
 ROWS, USED, THREADS = 2000, 160, 4
+FEW_ROWS = 600
 USERS = 50
 FEWEST = 20
 """How many sessions of a thread do not end."""
@@ -148,7 +149,10 @@ def test_the_command_is_killed_and_goes_on_and_goes_back(site, begin, rows, serv
 
 
 @pytest.mark.usefixtures("left_alone")
-@pytest.mark.parametrize("where", ["more partitions", "a cluster", "behind sentinels"])
+@pytest.mark.parametrize(
+    "where",
+    ["more partitions", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a cluster", "behind sentinels"))],
+)
 def test_a_store_of_ours_moves(where, request, server, moving, step, tmp_path) -> None:
     with ExitStack() as ended:
         there, here = caches(server.url), caches(server.url)
@@ -163,7 +167,7 @@ def test_a_store_of_ours_moves(where, request, server, moving, step, tmp_path) -
         moving.REDSESS = {**moving.REDSESS, "PARTITIONS": 64}
         grow(moving, **named)
         with using(stores().other):
-            made = [OwnSessionStore() for _ in range(ROWS)]
+            made = [OwnSessionStore() for _ in range(FEW_ROWS)]
             for number, session in enumerate(made):
                 session.update(data_of(number))
                 session.save()

@@ -7,7 +7,7 @@ stop one in the middle, as a process that is killed.
 
 from __future__ import annotations
 
-from itertools import combinations, islice
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -17,13 +17,14 @@ from django.contrib.sessions.models import Session
 
 from django_redsess import online
 from django_redsess.contrib.moving import SessionStore
+from tests.helpers.properties import cases
 from tests.helpers.store import Steps, drive
 
 pytestmark = pytest.mark.usefixtures("partitions", "moving")
 
 NOT_STARTED = object()
 ORDERS = 60
-"""How many orders are tried, of all that there are."""
+"""How many orders CI tries, of all that there are."""
 
 
 class Work:
@@ -64,12 +65,12 @@ def _only(wanted: Any) -> Steps[Any]:
     return (yield wanted)
 
 
-def turns(first: int, second: int) -> Any:
+def turns(first: int, second: int) -> Iterator[list[int]]:
     """Some of the orders in which one can go on so many times, and the other so many: which one is next."""
-    chosen = list(islice(combinations(range(first + second), first), 20_000))
-    Random(1).shuffle(chosen)
-    for places in chosen[:ORDERS]:
-        yield [0 if place in places else 1 for place in range(first + second)]
+    random, order = Random(1), [0] * first + [1] * second
+    for _ in range(cases(ORDERS)):
+        random.shuffle(order)
+        yield list(order)
 
 
 def together(order: list[int], works: list[Work]) -> None:
@@ -174,7 +175,7 @@ def test_a_new_key_beside_a_move_is_the_only_one(old_session, step, found) -> No
 
 def test_six_requests_at_once_move_a_session_once(old_session, step) -> None:
     random = Random(2)
-    for _ in range(ORDERS):
+    for _ in range(cases(ORDERS)):
         key = old_session("7", basket=1).session_key
         sessions = [SessionStore(key) for _ in range(6)]
         works = [Work(step, 2, session.opening()) for session in sessions]

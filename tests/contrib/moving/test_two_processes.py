@@ -2,8 +2,7 @@
 Whatever two processes of the site do in whatever order, each at a step of its own, replaced and killed: what has ended
 stays ended, what lives lives on, and no change is lost.
 
-test_sequences.py does so in one process, which sees each operation end before the next one begins. Here, two real
-processes share nothing but the stores, requests overlap, and a process dies wherever it is.
+The processes share nothing but the stores, requests overlap, and a process dies wherever it is.
 """
 
 from __future__ import annotations
@@ -454,7 +453,8 @@ def begun() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 10))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
 def test_whatever_two_processes_do(settings_of: Settings, begun: ExitStack, seed: int) -> None:
     world = World(Random(seed), settings_of, begun)
     for _ in range(OPERATIONS):
