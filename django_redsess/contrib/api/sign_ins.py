@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
@@ -17,26 +17,22 @@ from django_redsess.contrib.api.problems import Problem
 from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, SignInList, Text, answers
 from django_redsess.contrib.api.visible import read_visible_page
 from django_redsess.contrib.history import filters
-from django_redsess.contrib.history.models import REASONS, WHO_ENDED, SignIn
-from django_redsess.online.browsers import BROWSERS, SYSTEMS
+from django_redsess.contrib.history.models import SignIn
 from django_redsess.online.fields import describe_sign_ins
 from django_redsess.permissions import rules
 
-CHOICES = {
-    filters.WHEN: (tuple(filters.DatesFilter.texts), "Of today, of yesterday, or of the last 7 days."),
-    filters.REASON: (
-        (*map(str, REASONS), filters.UNKNOWN),
-        "Whose sessions ended so. `unknown`: nobody recorded it.",
-    ),
-    filters.STATE: (tuple(filters.StateFilter.living), "Whose sessions live, or have ended."),
+CHOICES: dict[str, tuple[Iterable[str], str]] = {
+    filters.WHEN: (filters.DatesFilter.texts, "Of today, of yesterday, or of the last 7 days."),
+    filters.REASON: (filters.ReasonFilter.table, "Whose sessions ended so. `unknown`: nobody recorded it."),
+    filters.STATE: (filters.StateFilter.table, "Whose sessions live, or have ended."),
     filters.WHO: (
-        tuple(WHO_ENDED),
+        filters.WhoEndedFilter.table,
         "Whose sessions were ended by `staff`, which is anybody but their user; by the user who signed out, "
         "`user_here`, or on another device, `user_elsewhere`; or by `nobody`: time, a limit, the site or a command.",
     ),
-    "is_new_device": (("true",), "`true`: on a device that was new to the user."),
-    "browser": (BROWSERS, "With this browser."),
-    "system": (SYSTEMS, "On this operating system."),
+    filters.DEVICE: (filters.DeviceFilter.table, "`true`: on a device that was new to the user."),
+    "browser": (filters.SignInBrowserFilter.table, "With this browser."),
+    "system": (filters.SignInSystemFilter.table, "On this operating system."),
 }
 """The filters of the page that have choices, and which."""
 
@@ -62,7 +58,7 @@ class Searching(OfUsers):
 
 
 _choices: dict[str, Any] = {
-    name: (Literal[choices] | None, Field(None, description=about)) for name, (choices, about) in CHOICES.items()
+    name: (Literal[tuple(choices)] | None, Field(None, description=about)) for name, (choices, about) in CHOICES.items()
 }
 SignInsQuery: Any = create_model("SignInsQuery", __base__=Searching, **_choices)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from typing import Any
 
 from django.contrib.admin import ListFilter, ModelAdmin, SimpleListFilter
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
-from django.db.models import Model
+from django.db.models import Model, Q
 from django.http import HttpRequest
 from django.utils.dateparse import parse_date
 from django.utils.formats import date_format
@@ -24,7 +24,7 @@ from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.labels import known_server_day
 
 STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
-WHO, ENDED_BY = "who_ended", "ended_by"
+WHO, ENDED_BY, DEVICE = "who_ended", "ended_by", "is_new_device"
 
 UNKNOWN = "unknown"
 """The choice of ends of which nobody has recorded the reason."""
@@ -100,48 +100,63 @@ def _day_ms(day: date) -> int:
     return int(times.midnight(day).timestamp() * 1000)
 
 
-class StateFilter(SimpleListFilter):
-    """Sessions that live, and sessions that have ended."""
+class ChoiceFilter(SimpleListFilter):
+    """Sign-ins that fit a condition: one of ``table``, which has the text and the condition of each choice."""
 
+    table: Mapping[str, tuple[Any, Q]]
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(value, text) for value, (text, _) in self.table.items()]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        _, condition = self.table.get(self.value() or "", ("", Q()))
+        return queryset.filter(condition)
+
+
+class StateFilter(ChoiceFilter):
     title = gettext_lazy("end")
     parameter_name = STATE
-    living = {"living": True, "ended": False}
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("living", gettext_lazy("Still signed in")), ("ended", gettext_lazy("Ended"))]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        value = self.value()
-        return queryset.filter(ended_at__isnull=self.living[value]) if value in self.living else queryset
+    table = {
+        "living": (gettext_lazy("Still signed in"), Q(ended_at__isnull=True)),
+        "ended": (gettext_lazy("Ended"), Q(ended_at__isnull=False)),
+    }
 
 
-class ReasonFilter(SimpleListFilter):
-    """Sessions that have ended for a reason."""
-
+class ReasonFilter(ChoiceFilter):
     title = gettext_lazy("how it ended")
     parameter_name = REASON
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        reasons = [(str(reason), capfirst(text)) for reason, text in REASONS.items()]
-        return [*reasons, (UNKNOWN, gettext_lazy("Not recorded"))]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        if self.value() == UNKNOWN:
-            return queryset.filter(reason="", ended_at__isnull=False)
-        return queryset.filter(reason=self.value()) if self.value() in {str(each) for each in REASONS} else queryset
+    table = {
+        **{str(reason): (capfirst(text), Q(reason=reason)) for reason, text in REASONS.items()},
+        UNKNOWN: (gettext_lazy("Not recorded"), Q(reason="", ended_at__isnull=False)),
+    }
 
 
-class WhoEndedFilter(SimpleListFilter):
-    """Sessions that staff has ended, or the user, here or elsewhere, or nobody."""
-
+class WhoEndedFilter(ChoiceFilter):
     title = gettext_lazy("who ended it")
     parameter_name = WHO
+    table = {who: (capfirst(text), Q(who_ended=who)) for who, text in WHO_ENDED.items()}
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(who, capfirst(text)) for who, text in WHO_ENDED.items()]
 
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(who_ended=self.value()) if self.value() in WHO_ENDED else queryset
+class SignInBrowserFilter(ChoiceFilter):
+    title = gettext_lazy("browser")
+    parameter_name = filters.BROWSER
+    # ``client`` may have a system, too: see ``browser_and_system``.
+    table = {
+        name: (name, Q(client__in=[name, *(f"{name} on {system}" for system in (*SYSTEMS, "ChromeOS"))]))
+        for name in BROWSERS
+    }
+
+
+class SignInSystemFilter(ChoiceFilter):
+    title = gettext_lazy("operating system")
+    parameter_name = filters.SYSTEM
+    table = {name: (name, Q(client__in=[name, *(f"{browser} on {name}" for browser in BROWSERS)])) for name in SYSTEMS}
+
+
+class DeviceFilter(ChoiceFilter):
+    title = gettext_lazy("device")
+    parameter_name = DEVICE
+    table = {"true": (gettext_lazy("New devices only"), Q(is_new_device=True))}
 
 
 class EndedByFilter(ListFilter):
@@ -173,54 +188,6 @@ class EndedByFilter(ListFilter):
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         return ended_by(queryset, [self.by]) if self.by else queryset
-
-
-class SignInClientFilter(SimpleListFilter):
-    """Sign-ins with a browser, or with an operating system: one of ``names``."""
-
-    names: Sequence[str] = ()
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(name, name) for name in self.names]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        name = self.value() or ""
-        return queryset.filter(client__in=[name, *self.clients_with(name)]) if name in self.names else queryset
-
-    def clients_with(self, name: str) -> list[str]:
-        """Return the clients with this name that have another one, too: see ``browser_and_system``."""
-        raise NotImplementedError
-
-
-class SignInBrowserFilter(SignInClientFilter):
-    title = gettext_lazy("browser")
-    parameter_name = filters.BROWSER
-    names = BROWSERS
-
-    def clients_with(self, name: str) -> list[str]:
-        return [f"{name} on {system}" for system in (*SYSTEMS, "ChromeOS")]
-
-
-class SignInSystemFilter(SignInClientFilter):
-    title = gettext_lazy("operating system")
-    parameter_name = filters.SYSTEM
-    names = SYSTEMS
-
-    def clients_with(self, name: str) -> list[str]:
-        return [f"{browser} on {name}" for browser in BROWSERS]
-
-
-class DeviceFilter(SimpleListFilter):
-    """Sign-ins on a device that was new to the user."""
-
-    title = gettext_lazy("device")
-    parameter_name = "is_new_device"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("true", gettext_lazy("New devices only"))]
-
-    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(is_new_device=True) if self.value() == "true" else queryset
 
 
 class SignInUserFilter(filters.UserFilter):
