@@ -21,7 +21,7 @@ from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods
 
 from django_redsess import online, past_sign_ins
 from django_redsess.accounts import reauthentication
@@ -46,33 +46,37 @@ SIGNED_OUT_KEY = "_redsess_signed_out"
 """Where the data of a session have how many others were signed out, until the next page says so."""
 
 
-def own_sessions_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def own_sessions_page(*methods: str) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
     """
-    Require a sign-in, then call ``view`` with the request, the user, and the present session.
+    Return a decorator that makes a view of these HTTP methods a page of users' own sessions.
 
-    The view is called in one language, and in the user's time zone.
-
-    After the sign-in the user gets the list. ``login_required`` would lead to ``view``, which may take POST only.
+    Without a sign-in, the page leads to it, and then to the list: not to itself, since it may take POST only. Otherwise
+    the view is called with the request, the user, and the present session, in one language, and in the user's time
+    zone.
     """
 
-    @wraps(view)
-    def for_its_user(request: HttpRequest, **kwargs: str) -> HttpResponse:
-        session = session_of(request)
-        if session is None:
-            raise ImproperlyConfigured('django_redsess.accounts.urls needs SESSION_ENGINE = "django_redsess.backend".')
-        if not request.user.is_authenticated:
-            return redirect_to_login(reverse(LIST))
-        with in_our_language(), in_zone_of(request.user):
-            return view(request, request.user, session, **kwargs)
+    def decorate(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+        @require_http_methods(methods)
+        @never_cache
+        @sensitive_post_parameters("password")
+        @csrf_protect  # The site may lack the middleware. It also sets the cookie for the forms of the list.
+        @wraps(view)
+        def page(request: HttpRequest, **kwargs: str) -> HttpResponse:
+            session = session_of(request)
+            if session is None:
+                text = 'django_redsess.accounts.urls needs SESSION_ENGINE = "django_redsess.backend".'
+                raise ImproperlyConfigured(text)
+            if not request.user.is_authenticated:
+                return redirect_to_login(reverse(LIST))
+            with in_our_language(), in_zone_of(request.user):
+                return view(request, request.user, session, **kwargs)
 
-    return for_its_user
+        return page
+
+    return decorate
 
 
-# csrf_protect works without the site's CSRF middleware. Here it also sets the cookie for the forms of the list.
-@require_safe
-@never_cache
-@csrf_protect
-@own_sessions_page
+@own_sessions_page("GET", "HEAD")
 def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """List the user's sessions: the present one first, then the newest sign-ins."""
     own_sid = session.stored_sid
@@ -103,11 +107,7 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
     return render_in_site(request, "sessions.html", context)
 
 
-@require_POST
-@never_cache
-@sensitive_post_parameters("password")
-@csrf_protect
-@own_sessions_page
+@own_sessions_page("POST")
 def end_own_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid: str) -> HttpResponse:
     """Sign one device of the user out. Another user's sid gets the same answer as an unknown one."""
     if sid == session.stored_sid:
@@ -127,11 +127,7 @@ def end_own_view(request: HttpRequest, user: AbstractBaseUser, session: SessionS
     return redirect(LIST)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@sensitive_post_parameters("password")
-@csrf_protect
-@own_sessions_page
+@own_sessions_page("GET", "HEAD", "POST")
 def end_others_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """
     Sign out all devices of the user but the present one, whose session gets a new key. Lead to what it did.
@@ -143,11 +139,7 @@ def end_others_view(request: HttpRequest, user: AbstractBaseUser, session: Sessi
     return _ask_about_others(request, user, session, reauthentication.form_to_show(request, user))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@never_cache
-@sensitive_post_parameters("password")
-@csrf_protect
-@own_sessions_page
+@own_sessions_page("GET", "HEAD", "POST")
 def not_me_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """Say what :func:`end_others_view` did, and what else is to be done. POST does the same as there."""
     if request.method == "POST":
