@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template, render_to_string
 from django.urls import get_resolver, get_urlconf
-from django.utils.cache import add_never_cache_headers, patch_vary_headers
+from django.utils.cache import patch_vary_headers
 from django.utils.http import http_date
 from django.utils.translation import gettext
 from django.views.defaults import permission_denied
@@ -150,10 +150,9 @@ def unavailable_response(
         if not isinstance(failure, TemplateDoesNotExist):
             logger.warning("The page django_redsess/503.html can't be made: %s", type(failure).__name__)
         response = HttpResponse("Sessions can't be reached.", status=503, content_type="text/plain")
-    response.headers["Cache-Control"] = "no-store"
     if request.method in ("GET", "HEAD", "OPTIONS"):
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS_IF_IT_LASTS if lasts else RETRY_AFTER_SECONDS)
-    _take_closers(response, instead_of)
+    _finish_refusal(response, instead_of)
     send_new_key(request, response)
     return without_log(response)
 
@@ -170,8 +169,7 @@ def busy_response(request: HttpRequest) -> HttpResponse:
     if response is None:
         response = HttpResponse(detail, status=409, content_type="text/plain; charset=utf-8")
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    response.headers["Cache-Control"] = "no-store"
-    return response
+    return _finish_refusal(response)
 
 
 def _program_response(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
@@ -218,13 +216,11 @@ def refused_response(
     except TemplateDoesNotExist:
         # The site does not load templates from apps.
         return None
-    response.headers["Cache-Control"] = "no-store"
     session = session_of(request)
     if settings.SESSION_COOKIE_NAME in request.COOKIES and (session is None or session.session_key is None):
         # Its session has ended.
         delete_session_cookie(response)
-    _take_closers(response, instead_of)
-    return response
+    return _finish_refusal(response, instead_of)
 
 
 ENDED_MEANWHILE = "Your session was ended while this request was answered."
@@ -236,16 +232,15 @@ def session_ended_response(instead_of: HttpResponseBase) -> HttpResponse:
 
     ``instead_of`` is the response that it replaces.
     """
-    response = problem_response(401, ENDED_MEANWHILE)
-    add_never_cache_headers(response)
-    _take_closers(response, instead_of)
-    return response
+    return _finish_refusal(problem_response(401, ENDED_MEANWHILE), instead_of)
 
 
-def _take_closers(response: HttpResponse, instead_of: HttpResponseBase | None) -> None:
-    """Let ``response`` also close what the response that it replaces would have closed."""
+def _finish_refusal(response: HttpResponse, instead_of: HttpResponseBase | None = None) -> HttpResponse:
+    """Return ``response`` for no cache to store. It also closes what ``instead_of``, the replaced one, would close."""
+    response.headers["Cache-Control"] = "no-store"
     if instead_of is not None:
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
+    return response
 
 
 def _template_exists(template: str) -> bool:
