@@ -17,8 +17,7 @@ import django_redsess
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.checks import server as server_checks
-from django_redsess.contrib.moving.growing.other_store import size
-from django_redsess.contrib.moving.growing.stores import stores
+from django_redsess.contrib.moving.growing.stores import count_stored, site_stores
 from django_redsess.exceptions import SignInRefused
 from django_redsess.session.lock import SessionLock
 from django_redsess.transport import packing
@@ -148,12 +147,12 @@ def block_repair_and_move(settings, user: User, url: str) -> None:
     with override_settings(
         SESSION_ENGINE="django_redsess.contrib.moving.growing", REDSESS={**settings.REDSESS, **moves}
     ):
-        with using(stores().other):
+        with using(site_stores().other):
             old = SessionStore()
             old.update({"colour": "blue", "_auth_user_id": str(user.pk)})
             old.save()
         # The command asks so if it shows its progress on a terminal.
-        assert drive(in_store(stores().other, size)) == 1
+        assert drive(in_store(site_stores().other, count_stored)) == 1
         call_command("movesessions", verbosity=0)
         assert online.end_user(user) == 1
 

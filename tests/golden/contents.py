@@ -16,7 +16,8 @@ from django.test import override_settings
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.contrib.moving import marks
+from django_redsess.contrib.moving import copying, marks
+from django_redsess.contrib.moving.other_store import ForeignStore
 from django_redsess.session import messages, tries
 from django_redsess.session.other_store import EndBefore
 from tests.helpers.store import (
@@ -187,11 +188,11 @@ def _moved() -> tuple[str, str]:
     end = now + AGE_SECONDS * 1000
     packed = pack_client(Client(address, agent))
     record = Record(user, now, end // 1000, AGE_SECONDS, packed, JSONSerializer().dumps(data))
-    status, _ = marks.copy(sid_of(here), marks.Copy(record, end, now, end, now), now, sid_of(there)).run()
+    status, _ = copying.copy_call(sid_of(here), copying.Copy(record, end, now, end, now), now, sid_of(there)).run()
     assert status == "copied"
-    assert drive(marks.moved_to(sid_of(there), end, sid_of(here)))
+    assert drive(marks.mark_moved_to(sid_of(there), end, sid_of(here)))
     for which in (EndBefore(["20"]), EndBefore(None, users=True, guests=True)):
-        drive(marks.end_before(which))
+        drive(ForeignStore().note_end_before(which))
     return here, there
 
 

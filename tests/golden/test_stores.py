@@ -13,6 +13,7 @@ from django.test import override_settings
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving import marks
+from django_redsess.contrib.moving.other_store import find_beginning
 from django_redsess.exceptions import SignInRefused
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.signals import Reason
@@ -168,13 +169,13 @@ def test_views_counts_and_samples_are_read(golden) -> None:
 
 def test_what_has_left_another_engine_is_known(golden) -> None:
     gone = sid_of(golden.session_keys["moved elsewhere"])
-    moved = drive(marks.left_of(gone))
+    moved = drive(marks.traces_of(gone))
     assert moved.mark == str(bucket_of(golden.session_keys[MOVED]))
-    assert drive(marks.left_of(sid_of(golden.session_keys[MOVED]))).mark == marks.HERE
+    assert drive(marks.traces_of(sid_of(golden.session_keys[MOVED]))).mark == marks.HERE
     # What ended there before the store was written is over, and what began there since is not.
     for user, before in (("20", golden.made_at - 1000), ("8", golden.made_at - 1000), ("", golden.made_at - 1000)):
-        assert drive(marks.lives("aa" + "b" * 18, user, before)) is None
-        assert drive(marks.lives("aa" + "b" * 18, user, golden.made_at + 1000)) is not None
+        assert drive(find_beginning("aa" + "b" * 18, user, before)) is None
+        assert drive(find_beginning("aa" + "b" * 18, user, golden.made_at + 1000)) is not None
 
 
 def test_it_is_refused_to_whom_it_does_not_suit(golden, settings) -> None:

@@ -18,8 +18,9 @@ from django.utils import timezone
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving import Row, marks
+from django_redsess.contrib.moving.copying import copy_session
 from django_redsess.contrib.moving.growing import transfer
-from django_redsess.contrib.moving.session_store import copying
+from django_redsess.contrib.moving.other_store import ForeignStore, find_beginning
 from django_redsess.online import listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, tries
@@ -105,10 +106,10 @@ def _is_noted(session: SessionStore) -> bool:
     return (dict(found.items()), found.cookie.notice is None) == ({}, False)
 
 
-def _found(world: World) -> transfer.Found:
+def _found(world: World) -> transfer.Original:
     """A session of another store, as it was read there."""
     now = reading.read_time().run()
-    return transfer.Found(now, world.user.snapshot.record, now + 100_000, now)
+    return transfer.Original(now, world.user.snapshot.record, now + 100_000, now)
 
 
 def _tries_left(session: SessionStore) -> int:
@@ -170,7 +171,7 @@ def create_within_a_limit(world: World) -> Work:
 def move_here(world: World) -> Work:
     session = SessionStore(new_key())
     sid = session.sid or ""
-    drive(copying(session, sid, Row({SESSION_KEY: "7", "colour": "red"}), sid))
+    drive(copy_session(session, sid, Row({SESSION_KEY: "7", "colour": "red"}), sid))
     yield
     assert _has(session, colour="red")
 
@@ -339,8 +340,8 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
     ),
     "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
     "end_before": (
-        lambda world: drive(marks.end_before(EndBefore(["7"]))),
-        lambda world: drive(marks.lives("", "7", 0)) is None,
+        lambda world: drive(ForeignStore().note_end_before(EndBefore(["7"]))),
+        lambda world: drive(find_beginning("", "7", 0)) is None,
     ),
     "receive": (
         lambda world: drive(transfer._receive({world.coming: _found(world)}, {})),
@@ -359,8 +360,8 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: world.copied.sid in {each.sid for each in online.sessions()} and _has(world.copied, size="M"),
     ),
     "copies": (
-        lambda world: drive(transfer.copies([world.copied.sid or "", world.user.sid or ""])),
-        lambda world: drive(transfer.copies([world.user.sid or ""])) == [],
+        lambda world: drive(transfer.find_copies([world.copied.sid or "", world.user.sid or ""])),
+        lambda world: drive(transfer.find_copies([world.user.sid or ""])) == [],
     ),
     "count_try": (lambda world: _tries_left(world.user), lambda world: _tries_left(world.user) == 4),
     "lock and unlock": (lambda world: _lock(world.user), lambda world: _lock(world.user) == ["locked", 1]),

@@ -14,7 +14,7 @@ from django_redsess.checks.moving import seconds_since_first_move
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import SessionStore, growing
-from django_redsess.contrib.moving.growing.stores import stores
+from django_redsess.contrib.moving.growing.stores import site_stores
 from django_redsess.contrib.moving.sources import source
 from django_redsess.transport import caches
 from django_redsess.transport.keys import Store
@@ -28,7 +28,7 @@ def check_source(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     try:
         if is_growing:
-            return _of_own(stores().other)
+            return _check_sibling(site_stores().other)
         found = source()
     except ImproperlyConfigured as error:
         return [problem("E059", str(error))]
@@ -38,7 +38,7 @@ def check_source(**kwargs: Any) -> list[checks.CheckMessage]:
     return []
 
 
-def _of_own(there: Store) -> list[checks.CheckMessage]:
+def _check_sibling(there: Store) -> list[checks.CheckMessage]:
     here, name = (settings.SESSION_CACHE_ALIAS, conf.PREFIX), "MOVE_FROM" if conf.MOVE_TO is None else "MOVE_TO"
     entries = [settings.CACHES.get(alias, {}) for alias in (there.alias, here[0])]
     try:

@@ -16,7 +16,7 @@ from django_redsess.transport.keys import sid_of
 logger = logging.getLogger("django_redsess")
 
 
-def movable(row: Any) -> bool:
+def is_movable(row: Any) -> bool:
     """Tell whether a source's ``row`` can be written here: a dict of few levels, a user id and a deadline that fit."""
     try:
         check_depth(row.data)
@@ -34,7 +34,7 @@ def log_unmovable(key: str, why: str) -> None:
     log_unusable_sid(sid_of(key.encode("unicode_escape").decode()), why)
 
 
-def kept(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
+def keep_serializable(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
     """
     Return what ``serializer`` keeps of ``data``, as it reads them again.
 
@@ -53,17 +53,17 @@ def kept(data: dict[str, Any], serializer: Any) -> dict[str, Any]:
             try:
                 read |= written.loads(written.dumps({key: value}))
             except Exception:
-                _log_once(str(key), "left out: it can't be written by the serializer of this site")
+                _log_value_once(str(key), "left out: it can't be written by the serializer of this site")
     for key, value in data.items():
         if key in read and not same(read[key], value, written):
-            _log_once(str(key), "changed: the serializer of this site reads it as another type")
+            _log_value_once(str(key), "changed: the serializer of this site reads it as another type")
         elif not isinstance(key, str) and str(key) in read:
-            _log_once(str(key), "changed: the serializer of this site reads the key as a text")
+            _log_value_once(str(key), "changed: the serializer of this site reads the key as a text")
     return dict(read)
 
 
 @lru_cache(maxsize=1000)
-def _log_once(key: str, what: str) -> None:
+def _log_value_once(key: str, what: str) -> None:
     logger.warning("The value of %r in sessions that are moved is %s.", key[:100], what)
 
 

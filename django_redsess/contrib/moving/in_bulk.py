@@ -12,10 +12,18 @@ from redis.exceptions import RedisError
 from django_redsess import cleaning
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import marks
-from django_redsess.contrib.moving.contents import kept, log_if_saved_late, log_unmovable, movable
+from django_redsess.contrib.moving.contents import is_movable, keep_serializable, log_if_saved_late, log_unmovable
+from django_redsess.contrib.moving.copying import (
+    build_copy,
+    copy_call,
+    copy_session,
+    extract_beginning,
+    keys_here,
+    possible_keys,
+)
 from django_redsess.contrib.moving.marks import keys_by_mark
-from django_redsess.contrib.moving.outages import asked
-from django_redsess.contrib.moving.session_store import SessionStore, began, copy_of, copying, keys_here, keys_of
+from django_redsess.contrib.moving.outages import ask_other_store
+from django_redsess.contrib.moving.session_store import SessionStore
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -30,7 +38,7 @@ from django_redsess.transport.partitions import ask_each, together
 from django_redsess.transport.steps import ScriptCall, drive, now
 
 
-class Page(NamedTuple):
+class PageResult(NamedTuple):
     """
     What became of a page of rows.
 
@@ -65,7 +73,7 @@ class _Session(NamedTuple):
     sid: str
 
 
-def move(after: str = "", *, dry_run: bool = False, begun: set[str] | None = None) -> Iterator[Page]:
+def move_rows(after: str = "", *, dry_run: bool = False, begun: set[str] | None = None) -> Iterator[PageResult]:
     """
     Move all sessions, those with keys above ``after``. Yield what became of each page; ``left`` are due or unreadable.
 
@@ -75,35 +83,35 @@ def move(after: str = "", *, dry_run: bool = False, begun: set[str] | None = Non
     moved, once.
     """
     begun = set() if begun is None else begun
-    for page in _pages(after):
-        rows = _movable(page)
-        marked = _marks_of([_sid(name) for name, _ in rows])
+    for page in _row_pages(after):
+        rows = _movable_rows(page)
+        marked = _marks_of([_sid_there(name) for name, _ in rows])
         new = [each for each, mark in zip(rows, marked, strict=True) if not mark]
         _look_for_late_saves({name: mark for (name, _), mark in zip(rows, marked, strict=True) if mark}, page)
         own = sum(name in begun for (name, _), mark in zip(rows, marked, strict=True) if mark)
-        moved, met = (len(new), 0) if dry_run else _move(new, begun)
+        moved, met = (len(new), 0) if dry_run else _move_page(new, begun)
         moved, before = moved + own, len(rows) - len(new) - own + met
         begun.difference_update(name for name, _ in page)
-        yield Page(moved, before, 0, len(page) - moved - before, page[-1][0])
+        yield PageResult(moved, before, 0, len(page) - moved - before, page[-1][0])
         if not dry_run:
             for _ in cleaning.evicted():
                 pass
 
 
-def finish(after: str = "") -> Iterator[Page]:
+def delete_moved_rows(after: str = "") -> Iterator[PageResult]:
     """
     Delete the rows of sessions that are or have been here. Yield what became of each page.
 
     The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
     """
-    for page in _pages(after):
-        done = _marked(page)
+    for page in _row_pages(after):
+        done = _marks_by_name(page)
         _look_for_late_saves(done, page)
-        asked(partial(source().delete_many, list(done)))
-        yield Page(len(done), left=len(page) - len(done), last=page[-1][0])
+        ask_other_store(partial(source().delete_many, list(done)))
+        yield PageResult(len(done), left=len(page) - len(done), last=page[-1][0])
 
 
-def bring_back(after: str = "") -> Iterator[Page]:
+def bring_rows_back(after: str = "") -> Iterator[PageResult]:
     """
     Write the sessions that are here into their rows, and delete the rows of those that have ended here.
 
@@ -111,15 +119,15 @@ def bring_back(after: str = "") -> Iterator[Page]:
     and were ended together with others. Yield what became of each page. Sessions that began here have no rows, and stay
     here.
     """
-    for page in _pages(after):
-        became = list(_brought_back_at_once(page).values())
+    for page in _row_pages(after):
+        became = list(_bring_page_back(page).values())
         done, ended = became.count("written"), became.count("ended")
-        yield Page(done, 0, ended, len(page) - done - ended, page[-1][0])
+        yield PageResult(done, 0, ended, len(page) - done - ended, page[-1][0])
 
 
-def _brought_back_at_once(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
-    """Do as :func:`_brought_back` does, for all marked sessions of a page. Return what was done with each."""
-    marked, rows = _marked(page), dict(page)
+def _bring_page_back(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
+    """Do as :func:`_bring_session_back` does, for all marked sessions of a page. Return what was done with each."""
+    marked, rows = _marks_by_name(page), dict(page)
     sids = _sids_here(marked)
     # These rows are saved later, and that by us.
     _forget_copying([sids[name][0] for name in marked], list(marked.values()))
@@ -127,23 +135,25 @@ def _brought_back_at_once(page: Sequence[tuple[str, Row | None]]) -> dict[str, s
     known = {name: _data_to_write(name, rows[name], *here) for name, here in found.items() if here is not None}
     ended = [name for name, here in found.items() if here is None]
     ended += _ended_there(page, marked)
-    written = asked(partial(source().write_many, {name: data for name, data in known.items() if data is not None}))
+    written = ask_other_store(
+        partial(source().write_many, {name: data for name, data in known.items() if data is not None})
+    )
     # Last: what has been deleted is not met again if an outage comes now, and would not be counted.
-    asked(partial(source().delete_many, ended))
+    ask_other_store(partial(source().delete_many, ended))
     became = {**dict.fromkeys(written, "written"), **dict.fromkeys(ended, "ended")}
     now = _records_of(sids)
     for name in sids:
         if now[name] != found[name] or (name in known and known[name] is None):
             # Somebody has used or ended it meanwhile. Or it has to be compared with its row, or can't be read.
-            became[name] = _brought_back(name)
+            became[name] = _bring_session_back(name)
     return became
 
 
 def _ended_there(page: Sequence[tuple[str, Row | None]], marked: Mapping[str, bytes]) -> list[str]:
     """Return which sessions of a page are over by a note here. They have not moved, and so have no mark."""
-    rows = {name: began(row) for name, row in _movable(page) if name not in marked}
-    watched = [Watched(_sid(name), user_of(row.data), row.signed_in) for name, row in rows.items()]
-    lives = drive(marks.living(watched)) if watched else []
+    rows = {name: extract_beginning(row) for name, row in _movable_rows(page) if name not in marked}
+    watched = [Watched(_sid_there(name), user_of(row.data), row.signed_in) for name, row in rows.items()]
+    lives = drive(SessionStore.other_store.find_living(watched)) if watched else []
     return [name for name, is_living in zip(rows, lives, strict=True) if not is_living]
 
 
@@ -152,7 +162,7 @@ def _sids_here(marked: Mapping[str, bytes]) -> dict[str, list[str]]:
     found = {}
     for name, mark in marked.items():
         word = mark.partition(b" ")[0].decode(errors="replace")
-        found[name] = [_sid(name), *map(sid_of, keys_by_mark(name, word))]
+        found[name] = [_sid_there(name), *map(sid_of, keys_by_mark(name, word))]
     return found
 
 
@@ -165,11 +175,11 @@ def _records_of(sids: Mapping[str, Sequence[str]]) -> dict[str, _Here | None]:
     wanted = [sid for each in sids.values() for sid in each]
     partitions, times = [keyspace().of_sid(sid) for sid in wanted], [0] * len(wanted)
 
-    def reading(number: int, at: int) -> bytes:
+    def pack_question(number: int, at: int) -> bytes:
         names, sid, times[number] = partitions[number], wanted[number], at
         return packing.pack_command("HGET", names.login, sid) + packing.pack_command("ZSCORE", names.expire, sid)
 
-    replies = drive(ask_each("read", partitions, reading, 2)) if wanted else []
+    replies = drive(ask_each("read", partitions, pack_question, 2)) if wanted else []
     live = {
         sid: packed
         for sid, at, (packed, due) in zip(wanted, times, replies, strict=True)
@@ -186,23 +196,23 @@ def _data_to_write(name: str, row: Row | None, sid: str, packed: bytes) -> dict[
         if record.revision == marks.COPIED:
             # Nobody has used it here yet: its row may be newer.
             serializer = SessionStore().serializer
-            if row is None or not same(kept(began(row).data, serializer), data, serializer()):
+            if row is None or not same(keep_serializable(extract_beginning(row).data, serializer), data, serializer()):
                 return None
     except Exception:  # A serializer may raise anything.
         return None
     return data
 
 
-def _brought_back(name: str) -> str:
+def _bring_session_back(name: str) -> str:
     """Write one session into its row, or delete its row. Return what was done: ``"written"``, ``"ended"`` or ``""``."""
     session = SessionStore(name)
     try:
         data = session.load()
         if session.session_key is None:
-            asked(partial(source().delete, name))
+            ask_other_store(partial(source().delete, name))
             return "ended"
         # It leaves out a session whose row somebody has deleted meanwhile.
-        return "written" if asked(partial(source().write_many, {name: data})) else ""
+        return "written" if ask_other_store(partial(source().write_many, {name: data})) else ""
     except Exception as error:
         _refuse_row(name, error)
         return ""
@@ -218,11 +228,13 @@ def _refuse_row(name: str, error: Exception) -> None:
 _Rows = list[tuple[str, Row]]
 
 
-def _pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
+def _row_pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
     rows, seen = iter(source().rows(after)), set[str]()
     while True:
         page, size = list[tuple[str, Row | None]](), 0
-        while len(page) < PAGE and size < PAGE_BYTES and (found := asked(partial(next, rows, None))) is not None:
+        while (
+            len(page) < PAGE and size < PAGE_BYTES and (found := ask_other_store(partial(next, rows, None))) is not None
+        ):
             # SCAN may name a session several times.
             if found[0] in seen:
                 continue
@@ -236,36 +248,36 @@ def _pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
         yield page
 
 
-def _movable(page: Sequence[tuple[str, Row | None]]) -> _Rows:
+def _movable_rows(page: Sequence[tuple[str, Row | None]]) -> _Rows:
     """Return the rows that can be moved. Log the others, but those that the source has logged."""
     found = _Rows()
     for name, row in page:
         if row is None:
             continue
-        if keys_here(name) and movable(row):
+        if keys_here(name) and is_movable(row):
             found.append((name, row))
         else:
             log_unmovable(name, "it can't be written here")
     return found
 
 
-def _marked(page: Sequence[tuple[str, Row | None]]) -> dict[str, bytes]:
+def _marks_by_name(page: Sequence[tuple[str, Row | None]]) -> dict[str, bytes]:
     """Return the marks of sessions that are or have been here, by name, whether or not their rows can be read."""
     names = [name for name, _ in page if keys_here(name)]
-    return {name: mark for name, mark in zip(names, _marks_of(list(map(_sid, names))), strict=True) if mark}
+    return {name: mark for name, mark in zip(names, _marks_of(list(map(_sid_there, names))), strict=True) if mark}
 
 
-def _sid(name: str) -> str:
+def _sid_there(name: str) -> str:
     return sid_of(keys_here(name)[0])
 
 
 def _marks_of(sids: Sequence[str]) -> list[bytes | None]:
     partitions = [keyspace().of_sid(sid) for sid in sids]
 
-    def reading(number: int, at: int) -> bytes:
+    def pack_question(number: int, at: int) -> bytes:
         return packing.pack_command("GET", partitions[number].moved_of(sids[number]))
 
-    return [mark for [mark] in drive(ask_each("mark", partitions, reading, 1))] if sids else []
+    return [mark for [mark] in drive(ask_each("mark", partitions, pack_question, 1))] if sids else []
 
 
 def _look_for_late_saves(marked: Mapping[str, bytes], page: Sequence[tuple[str, Row | None]]) -> None:
@@ -279,15 +291,15 @@ def _forget_copying(sids: Sequence[str], found: Sequence[bytes]) -> None:
     """Take the times of the copying out of these marks."""
     partitions = [keyspace().of_sid(sid) for sid in sids]
 
-    def marking(number: int, at: int) -> bytes:
+    def pack_mark(number: int, at: int) -> bytes:
         word = found[number].partition(b" ")[0]
         return packing.pack_command("SET", partitions[number].moved_of(sids[number]), word, "XX", "KEEPTTL")
 
     if sids:
-        drive(ask_each("mark", partitions, marking, 1))
+        drive(ask_each("mark", partitions, pack_mark, 1))
 
 
-def _move(page: _Rows, begun: set[str]) -> tuple[int, int]:
+def _move_page(page: _Rows, begun: set[str]) -> tuple[int, int]:
     """
     Move these sessions. Return how many were moved, and how many somebody else had moved or ended meanwhile.
 
@@ -296,8 +308,8 @@ def _move(page: _Rows, begun: set[str]) -> tuple[int, int]:
     session, moving, calls = SessionStore(), list[_Session](), list[ScriptCall[tuple[str, int]]]()
     for name, read in page:
         try:
-            each = _prepared(session, name, read)
-            call = _call(session, each)
+            each = _prepare_move(session, name, read)
+            call = _prepare_copy(session, each)
         except Exception as error:
             _refuse_row(name, error)
             continue
@@ -309,46 +321,46 @@ def _move(page: _Rows, begun: set[str]) -> tuple[int, int]:
     for number, each in enumerate(moving):
         if outcomes[number] == "clock":
             # The clock of the server was set meanwhile, or the page has taken more than a second.
-            outcomes[number] = drive(copying(session, each.sid, each.row, each.sid_there))
+            outcomes[number] = drive(copy_session(session, each.sid, each.row, each.sid_there))
     begun.difference_update(each.name for each, outcome in zip(moving, outcomes, strict=True) if outcome != "copied")
-    _mark_elsewhere([each for each in moving if each.sid != each.sid_there])
+    _mark_new_keys([each for each in moving if each.sid != each.sid_there])
     for each, outcome in zip(moving, outcomes, strict=True):
         if outcome == "over":
             # Its row goes, too.
-            _load(each.name)
+            _load_session(each.name)
     copied = [each for each, outcome in zip(moving, outcomes, strict=True) if outcome == "copied"]
     _take_late_changes(copied)
     return len(copied), len(moving) - len(copied)
 
 
-def _load(name: str) -> None:
+def _load_session(name: str) -> None:
     try:
         SessionStore(name).load()
     except Exception as error:
         _refuse_row(name, error)
 
 
-def _prepared(session: SessionStore, name: str, read: Row) -> _Session:
-    row = began(read)
-    row = row._replace(data=kept(row.data, session.serializer))
-    [key, *_] = keys_of(name, keys_here(name)[0], user_of(row.data))
-    return _Session(name, read, row, _sid(name), sid_of(key))
+def _prepare_move(session: SessionStore, name: str, read: Row) -> _Session:
+    row = extract_beginning(read)
+    row = row._replace(data=keep_serializable(row.data, session.serializer))
+    [key, *_] = possible_keys(name, keys_here(name)[0], user_of(row.data))
+    return _Session(name, read, row, _sid_there(name), sid_of(key))
 
 
-def _call(session: SessionStore, moving: _Session) -> ScriptCall[tuple[str, int]] | None:
+def _prepare_copy(session: SessionStore, moving: _Session) -> ScriptCall[tuple[str, int]] | None:
     partition = keyspace().of_sid(moving.sid)
     at = drive(now(partition))
-    made = copy_of(session, moving.row, serialized(session.serializer, moving.row.data), at)
-    return marks.copy(moving.sid, made, at, moving.sid_there) if made.due > at else None
+    made = build_copy(session, moving.row, serialized(session.serializer, moving.row.data), at)
+    return copy_call(moving.sid, made, at, moving.sid_there) if made.due > at else None
 
 
-def _mark_elsewhere(moved: Sequence[_Session]) -> None:
+def _mark_new_keys(moved: Sequence[_Session]) -> None:
     """Note where sessions are that have other keys here than there."""
     if not moved:
         return
     entries = [(each.sid_there, each.row.deadline, str(bucket_of(each.sid))) for each in moved]
     for each, is_set in zip(moved, drive(marks.set_marks(entries)), strict=True):
-        if not is_set and not drive(marks.moved_to(each.sid_there, each.row.deadline, each.sid)):
+        if not is_set and not drive(marks.mark_moved_to(each.sid_there, each.row.deadline, each.sid)):
             # It was ended by its old key while it was copied.
             drive(operations.end_by_sid([each.sid], operations.Ending(Reason.INVALIDATED)))
 
@@ -359,8 +371,8 @@ def _take_late_changes(moved: Sequence[_Session]) -> None:
 
     Each first request to a session does so, too: here it is done because rows may be deleted before.
     """
-    late = asked(partial(source().read_many, [each.name for each in moved]))
+    late = ask_other_store(partial(source().read_many, [each.name for each in moved]))
     for each in moved:
         row = late.get(each.name)
         if row is not None and not same(row.data, each.read.data):
-            _load(each.name)
+            _load_session(each.name)

@@ -33,7 +33,7 @@ def is_outage(error: BaseException | None) -> bool:
     return any(each.__module__.partition(".")[0] in CLIENTS and each.__name__ in NAMES for each in type(error).__mro__)
 
 
-def asked(function: Callable[[], T]) -> T:
+def ask_other_store(function: Callable[[], T]) -> T:
     """
     Return the result of ``function``, which asks the other store. Raises SessionStoreUnavailable in an outage of it.
 

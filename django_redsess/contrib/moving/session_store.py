@@ -14,32 +14,36 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from django.conf import settings
 from django.contrib.sessions.backends.base import SessionBase, UpdateError
 
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import marks
-from django_redsess.contrib.moving.contents import kept, log_unmovable, movable
-from django_redsess.contrib.moving.marks import Copy, derived_keys, keys_by_mark
-from django_redsess.contrib.moving.other_store import ForeignStore
-from django_redsess.contrib.moving.outages import asked
+from django_redsess.contrib.moving.contents import is_movable, keep_serializable, log_unmovable
+from django_redsess.contrib.moving.copying import (
+    BEGAN_KEY,
+    ask_outside,
+    build_copy,
+    copy_session,
+    fetch_row,
+    keys_here,
+    possible_keys,
+)
+from django_redsess.contrib.moving.marks import Traces, keys_by_mark
+from django_redsess.contrib.moving.other_store import ForeignStore, find_beginning
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.base import Row, fill
-from django_redsess.session import blocks, deadlines, operations, reading, user_limit
-from django_redsess.session.client import Client, clean_client
+from django_redsess.session import blocks, operations, reading, user_limit
+from django_redsess.session.client import Client
 from django_redsess.session.merge import merge, same
 from django_redsess.session.reading import Loaded
-from django_redsess.session.record import AGE_MAX, Record, pack, revision_of, serialized, user_of
+from django_redsess.session.record import Record, pack, revision_of, serialized, user_of
 from django_redsess.session.saving import SaveAttempts
-from django_redsess.session.state import NOTHING_PENDING, PendingSignIn, SessionState, Snapshot, is_key
+from django_redsess.session.state import NOTHING_PENDING, PendingSignIn, Snapshot
 from django_redsess.session.store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.connections import server_of
-from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace, sid_of
-from django_redsess.transport.steps import CallOutside, Steps, now
-
-BEGAN_KEY = "_redsess_began"
-"""Where the data of a session that is used in the other store have the time at which it began, in milliseconds."""
+from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.steps import Steps
 
 
 class SessionStore(OwnSessionStore):
@@ -62,10 +66,10 @@ class SessionStore(OwnSessionStore):
         super().__init__(keys[0] if keys else None)
 
     def exists(self, session_key: str) -> bool:
-        return super().exists(session_key) or self.run(self._existing_there(session_key))
+        return super().exists(session_key) or self.run(self._exists_there(session_key))
 
     async def aexists(self, session_key: str) -> bool:
-        return await super().aexists(session_key) or await self.arun(self._existing_there(session_key))
+        return await super().aexists(session_key) or await self.arun(self._exists_there(session_key))
 
     @classmethod
     def clear_expired(cls) -> None:
@@ -80,37 +84,34 @@ class SessionStore(OwnSessionStore):
             self.there, self._session_key = None, self._key_here
         data = yield from super().loading()
         record, revision = self.snapshot[:2]
-        return data if record is None or revision != marks.COPIED else (yield from self._comparing(record, data))
+        return data if record is None or revision != marks.COPIED else (yield from self._compare_with_row(record, data))
 
     def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
-        if data is None:
-            return (yield from self._looking_elsewhere(loaded))
+        if data is None and self.key_there is not None:
+            return (yield from self._look_in_other_store(self.key_there, loaded))
         return (yield from super().after_loading(loaded, data, due))
 
-    def _looking_elsewhere(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+    def _look_in_other_store(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Find a session that is not here. If it is not there either, learn why it is gone."""
-        key, found = self.key_there or "", None
-        for key_here in keys_here(key):
-            left = yield from marks.left_of(sid_of(key_here))
-            if left.note or left.mark:
-                break
-        else:
-            found = yield from read_row(key)
-            if found is None:
-                # Another request may have moved it meanwhile, and its row is deleted already.
-                [key_here, *_] = keys_here(key)
-                left = yield from marks.left_of(sid_of(key_here))
-        if keys := keys_by_mark(key, left.mark):
-            return (yield from self._loading_by(keys, loaded))
-        if left.mark:
+        row = None
+        key_here, traces = yield from _find_traces(key)
+        if not (traces.note or traces.mark):
+            row = yield from fetch_row(key)
+            if row is None:
+                # Another request may have moved it meanwhile, and deleted its row.
+                key_here = keys_here(key)[0]
+                traces = yield from marks.traces_of(sid_of(key_here))
+        if keys := keys_by_mark(key, traces.mark):
+            return (yield from self._load_under(keys, loaded))
+        if traces.mark:
             # It may have been moved after it was looked for here.
-            return (yield from self._loading_by([key_here], loaded, left.note))
-        if found is None:
-            self.take_note(loaded, left.note)
+            return (yield from self._load_under([key_here], loaded, traces.note))
+        if row is None:
+            self.take_note(loaded, traces.note)
             return {}
-        return (yield from self._moving(key, found, loaded) if conf.MOVES else self._using(key, found, loaded))
+        return (yield from self._move_here(key, row, loaded) if conf.MOVES else self._use_there(key, row, loaded))
 
-    def _loading_by(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
+    def _load_under(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
         """Load the session that was moved here under one of these ``keys``."""
         for key in keys:
             again = yield from reading.read_session(sid_of(key), self.touch)
@@ -124,54 +125,56 @@ class SessionStore(OwnSessionStore):
         self.take_note(loaded, note)
         return {}
 
-    def _using(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
+    def _use_there(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Use the session where it is. Its own engine writes it, but does not read it."""
         sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.signed_in
-        lives_since = yield from marks.lives(sid, user_of(data), began_at)
+        lives_since = yield from find_beginning(sid, user_of(data), began_at)
         if lives_since is None:
-            return (yield from self._ending_there(key, loaded))
-        self.there = yield from _outside(partial(source().opened, key, self._client()))
-        self._session_key, self._data_there, self._deadline_there = key, _copied(data), found.deadline
+            return (yield from self._end_there(key, loaded))
+        self.there = yield from ask_outside(partial(source().opened, key, self._client()))
+        self._session_key, self._data_there, self._deadline_there = key, _snapshot(data), found.deadline
         self._began_there = lives_since
         return data
 
-    def _ending_there(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
+    def _end_there(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
         """End a session that was ended together with others, when it is met."""
         yield from self.deleting(key)
         self.take_note(loaded, "")
         return {}
 
-    def _moving(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
+    def _move_here(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Copy the session here, and load it."""
-        if not movable(found):
+        if not is_movable(found):
             log_unmovable(key, "its data, user id or deadline are more than can be written here")
             self.take_note(loaded, "")
             return {}
-        data = kept(found.data, self.serializer)
+        data = keep_serializable(found.data, self.serializer)
         own_key = self.session_key or ""
-        keys = keys_of(key, own_key, user_of(data))
+        keys = possible_keys(key, own_key, user_of(data))
         if keys[0] != own_key:
             for other in keys[1:]:
                 # It may have been moved when the site had another secret key.
                 if (yield from self.existing(other)):
                     keys = [other]
-        outcome = yield from copying(self, sid_of(keys[0]), found._replace(data=data), sid_of(own_key))
+        outcome = yield from copy_session(self, sid_of(keys[0]), found._replace(data=data), sid_of(own_key))
         if outcome == "over":
-            return (yield from self._ending_there(key, loaded))
+            return (yield from self._end_there(key, loaded))
         if outcome == "ended":
             self.take_note(loaded, "")
             return {}
-        if keys[0] != own_key and not (yield from marks.moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))):
+        if keys[0] != own_key and not (
+            yield from marks.mark_moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))
+        ):
             # It was ended by its old key while it was copied.
             yield from super().deleting(keys[0])
-        return (yield from self._loading_by(keys, loaded))
+        return (yield from self._load_under(keys, loaded))
 
-    def _comparing(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
+    def _compare_with_row(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
         """Compare a copied ``record`` that nobody has used with its row: who does not move yet may have written it."""
         sid, due = self.sid or "", 0
-        row = yield from read_row(self.key_there or "")
-        row = row if row is not None and movable(row) else None
-        late = data if row is None else kept(row.data, self.serializer)
+        row = yield from fetch_row(self.key_there or "")
+        row = row if row is not None and is_movable(row) else None
+        late = data if row is None else keep_serializable(row.data, self.serializer)
         if user_of(late) != record.user_id:
             self._session_cache = late
             # That sign-in is over. Nothing can refuse it now.
@@ -180,7 +183,7 @@ class SessionStore(OwnSessionStore):
             return late
         if row is not None and not same(late, data, self.serializer()):
             at = server_of(keyspace().of_sid(sid)).clock.now() or 0
-            made = copy_of(self, row, serialized(self.serializer, late), at)
+            made = build_copy(self, row, serialized(self.serializer, late), at)
             due, record = made.due, made.record._replace(login_ms=record.login_ms, client_packed=record.client_packed)
         packed = pack(sid, record)
         revision = revision_of(packed)
@@ -198,52 +201,52 @@ class SessionStore(OwnSessionStore):
             data = yield from self.opening(no_load=must_create)
         if self.there is None:
             return (yield from super().saving(must_create, **kwargs))
-        yield from self._saving_there(self.there, data, must_create)
+        yield from self._save_there(self.there, data, must_create)
 
-    def _saving_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
+    def _save_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:
         user_id = user_of(data)
-        yield from self._noting_sign_in(data)
+        yield from self._note_sign_in_there(data)
         if self._renews_there:
             yield from self.cycling()
             if self.there is None:
                 return (yield from super().saving())
         sid, is_gone = self._sid_here, False
-        self._fill(there, data)
+        self._fill_there(there, data)
         try:
-            yield from _outside(partial(there.save, must_create))
+            yield from ask_outside(partial(there.save, must_create))
         except UpdateError:
             is_gone = True
-        left = yield from marks.left_of(sid)
+        left = yield from marks.traces_of(sid)
         if is_gone or left.mark:
-            yield from self._going_on_here()
+            yield from self._go_on_here()
             return (yield from super().saving())
-        if (yield from marks.lives(sid, user_id, self._began_there)) is None:
+        if (yield from find_beginning(sid, user_id, self._began_there)) is None:
             # It was ended while it was saved.
             yield from self.deleting(None)
             raise UpdateError
         self._note_saved_there(there, data)
 
-    def _noting_sign_in(self, data: dict[str, Any]) -> Steps[None]:
+    def _note_sign_in_there(self, data: dict[str, Any]) -> Steps[None]:
         """Whatever signs somebody in: a view may have written the user's id itself."""
         user_id = user_of(data)
         if user_id != user_of(self._data_there):
             yield from blocks.refuse_if_blocked(user_id)
-            yield from self._beginning_there(user_id)
+            yield from self._begin_there(user_id)
 
-    def _fill(self, there: SessionBase, data: dict[str, Any]) -> None:
+    def _fill_there(self, there: SessionBase, data: dict[str, Any]) -> None:
         began = {BEGAN_KEY: self._began_there} if self._began_there else {}
         fill(there, {**data, **began})
 
     def _note_saved_there(self, there: SessionBase, data: dict[str, Any]) -> None:
         self._session_key = self.key_there = there.session_key
-        self._data_there, self.pending = _copied(data), NOTHING_PENDING
+        self._data_there, self.pending = _snapshot(data), NOTHING_PENDING
 
-    def _beginning_there(self, user_id: str) -> Steps[None]:
+    def _begin_there(self, user_id: str) -> Steps[None]:
         """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
         space = keyspace()
         self._began_there = yield from reading.read_time(space.of_user(user_id) if user_id else space.partitions[0])
 
-    def _going_on_here(self) -> Steps[None]:
+    def _go_on_here(self) -> Steps[None]:
         """Go on with the session that another process has moved here, with the changes of this request."""
         before, mine = self._data_there, self.__dict__.pop("_session_cache")
         self.there, self._session_key = None, self._key_here
@@ -251,7 +254,9 @@ class SessionStore(OwnSessionStore):
         if self.session_key is None:
             raise UpdateError
         serializer = self.serializer
-        self._session_cache = merge(kept(before, serializer), kept(mine, serializer), theirs, serializer())
+        self._session_cache = merge(
+            keep_serializable(before, serializer), keep_serializable(mine, serializer), theirs, serializer()
+        )
 
     def creating(self) -> Steps[None]:
         if conf.MOVES:
@@ -259,13 +264,13 @@ class SessionStore(OwnSessionStore):
         data = yield from self.opening(no_load=True)
         if user_id := user_of(data):
             yield from blocks.refuse_if_blocked(user_id)
-        yield from self._beginning_there(user_id)
-        self.there = there = yield from _outside(partial(source().opened, None, self._client()))
-        self._fill(there, data)
-        yield from _outside(there.create)
+        yield from self._begin_there(user_id)
+        self.there = there = yield from ask_outside(partial(source().opened, None, self._client()))
+        self._fill_there(there, data)
+        yield from ask_outside(there.create)
         # The create() of some engines leaves the data out.
-        self._fill(there, data)
-        yield from _outside(there.save)
+        self._fill_there(there, data)
+        yield from ask_outside(there.save)
         self._note_saved_there(there, data)
         self._renews_there, self.modified = False, True
 
@@ -274,16 +279,16 @@ class SessionStore(OwnSessionStore):
         there = self.there
         if there is not None and not (yield from marks.set_mark(self._sid_here, self._deadline_there)):
             # It has been moved meanwhile.
-            yield from self._going_on_here()
+            yield from self._go_on_here()
             there = None
         if there is None:
             return (yield from super().cycling(ends_copies=ends_copies))
-        yield from self._noting_sign_in(data)
+        yield from self._note_sign_in_there(data)
         # What is meant to stay while others end goes by its sid, which it is about to lose.
-        began_at = yield from marks.lives(self._sid_here, user_of(data), self._began_there)
+        began_at = yield from find_beginning(self._sid_here, user_of(data), self._began_there)
         self._began_there = self._began_there if began_at is None else began_at
-        self._fill(there, data)
-        yield from _outside(there.cycle_key)
+        self._fill_there(there, data)
+        yield from ask_outside(there.cycle_key)
         self._note_saved_there(there, data)
         self._renews_there, self.modified = False, True
 
@@ -293,29 +298,29 @@ class SessionStore(OwnSessionStore):
             return (yield from super().deleting(session_key))
         if session_key is None and self.snapshot.record is not None:
             yield from super().deleting(session_key)
-            yield from _outside(partial(source().delete, key))
+            yield from ask_outside(partial(source().delete, key))
         else:
-            found = yield from read_row(key)
-            for each in (yield from self._marked_as_ended(key, found)):
+            found = yield from fetch_row(key)
+            for each in (yield from self._mark_as_ended(key, found)):
                 yield from super().deleting(each)
             if found is not None:
-                yield from _outside(partial(source().delete, key))
+                yield from ask_outside(partial(source().delete, key))
         if session_key is None:
             self.there = self.key_there = None
 
-    def _marked_as_ended(self, key: str, found: Row | None) -> Steps[list[str]]:
+    def _mark_as_ended(self, key: str, found: Row | None) -> Steps[list[str]]:
         """
         Mark the session ``key``, so that nobody moves it any more. Return the keys that it may have here.
 
         What has no row there gets no mark: anybody can send any number of keys.
         """
         keys = keys_here(key)
-        if found is not None and movable(found):
+        if found is not None and is_movable(found):
             # A process may have been killed before it noted the key that it had chosen.
-            keys += [each for each in keys_of(key, keys[0], user_of(found.data)) if each not in keys]
+            keys += [each for each in possible_keys(key, keys[0], user_of(found.data)) if each not in keys]
         for sid in map(sid_of, list(keys)):
             if found is None or not (yield from marks.set_mark(sid, found.deadline)):
-                keys += keys_by_mark(key, (yield from marks.left_of(sid)).mark)
+                keys += keys_by_mark(key, (yield from marks.traces_of(sid)).mark)
         return keys
 
     def signed_in(self, limit: Limit | None = None) -> None:
@@ -357,96 +362,25 @@ class SessionStore(OwnSessionStore):
     def _client(self) -> Client:
         return Client() if self.visit is None else self.visit.client()
 
-    def _existing_there(self, key: str) -> Steps[bool]:
+    def _exists_there(self, key: str) -> Steps[bool]:
         if not keys_here(key):
             return False
-        left = yield from marks.left_of(sid_of(keys_here(key)[0]))
-        return not (left.note or left.mark) and (yield from read_row(key)) is not None
+        left = yield from marks.traces_of(sid_of(keys_here(key)[0]))
+        return not (left.note or left.mark) and (yield from fetch_row(key)) is not None
 
 
-def keys_of(key: str, own_key: str, user_id: str) -> list[str]:
-    """
-    Return the keys that a session may get here, the one to choose first: ``own_key``, where that can stay.
-
-    With several partitions, all sessions of a user are in the user's bucket, so that all of them can be found.
-    """
-    if not user_id or keyspace().count == 1 or bucket_of(own_key) == bucket_of_user(user_id):
-        return [own_key]
-    return derived_keys(key, bucket_of_user(user_id))
-
-
-def keys_here(key: str) -> list[str]:
-    """
-    Return the keys by which the session ``key`` of the other store is looked for here, the one to choose first.
-
-    It is the same, unless it can't be a key here: such as one with capitals, or the signed cookie that is itself the
-    session. None if it can be no key there, either.
-    """
-    if is_key(key):
-        return [key]
-    return derived_keys(key, sum(key.encode()) % BUCKETS) if source().is_key(key) else []
-
-
-def read_row(key: str) -> Steps[Row | None]:
-    """Read a row, and take out of its data what we have put there."""
-    found: Row | None = yield from _outside(partial(source().read, key))
-    # A source of the site's own may return anything.
-    return began(found) if found is not None and isinstance(found.data, dict) else None
-
-
-def began(row: Row) -> Row:
-    """Return ``row`` with the time at which its session began there, if we have put that into its data."""
-    if BEGAN_KEY not in row.data:
-        return row
-    # A source may keep the row.
-    data = {key: value for key, value in row.data.items() if key != BEGAN_KEY}
-    at = row.data[BEGAN_KEY]
-    return row._replace(data=data, signed_in=at if isinstance(at, int) else 0)
-
-
-def copying(session: SessionState, sid: str, found: Row, sid_there: str) -> Steps[str]:
-    """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`marks.copy`."""
-    partition = keyspace().of_sid(sid)
-    at = yield from now(partition)
-    data = serialized(session.serializer, found.data)
-    while True:
-        made = copy_of(session, found, data, at)
-        if made.due <= at:
-            return "ended"
-        outcome, at = yield from marks.copy(sid, made, at, sid_there)
-        if outcome != "clock":
-            return outcome
-
-
-def copy_of(session: SessionState, found: Row, data: tuple[bytes, str], at: int) -> Copy:
-    """
-    Return what is written of ``found`` at the server's time ``at``. ``data`` is its serialized data.
-
-    Nothing is invented: the deadline stays. It was last written the age of a session before, which is taken for the
-    sign-in and the last request, if they are not known.
-    """
-    expiry = found.data.get("_session_expiry")
-    age_seconds = settings.SESSION_COOKIE_AGE if expiry is None else expiry if isinstance(expiry, int) else 0
-    age_seconds = min(age_seconds, AGE_MAX)
-    deadline = found.deadline or at + age_seconds * 1000
-    written = deadline - age_seconds * 1000
-    if age_seconds <= 0 or not 0 < written < at:
-        written = at
-    user_id = user_of(found.data)
-    login_ms = (found.signed_in or written) if user_id else 0
-    times = deadlines.times_of_moved(deadline, max(0, age_seconds), login_ms, at)
-    client = session.client_part(user_id, partial(clean_client, found.address, found.user_agent or ""))
-    packed, serializer = data
-    record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, packed, serializer)
-    return Copy(record, times.due, written, deadline, found.signed_in)
-
-
-def _copied(data: dict[str, Any]) -> dict[str, Any]:
+def _snapshot(data: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of ``data``, to tell later what has changed. It is empty if they can't be copied: then all has."""
     with suppress(Exception):
         return deepcopy(data)
     return {}
 
 
-def _outside(function: Any) -> Steps[Any]:
-    return (yield CallOutside(partial(asked, function)))
+def _find_traces(key: str) -> Steps[tuple[str, Traces]]:
+    """Return the key under which the session ``key`` has left traces here, and the traces; the last key if none has."""
+    key_here, traces = "", Traces("", "")
+    for key_here in keys_here(key):
+        traces = yield from marks.traces_of(sid_of(key_here))
+        if traces.note or traces.mark:
+            break
+    return key_here, traces

@@ -18,7 +18,7 @@ from django.core.management import call_command
 
 from django_redsess import online
 from django_redsess.backend import SessionStore as OwnSessionStore
-from django_redsess.contrib.moving.growing.stores import stores
+from django_redsess.contrib.moving.growing.stores import site_stores
 from tests.contrib.moving.conftest import grow
 from tests.contrib.moving.process import answer, started
 from tests.helpers.outages import caches
@@ -166,7 +166,7 @@ def test_a_store_of_ours_moves(where, request, server, moving, step, tmp_path) -
         named = {"SESSION_CACHE_ALIAS": "there", "PREFIX": "before", "PARTITIONS": 1}
         moving.REDSESS = {**moving.REDSESS, "PARTITIONS": 64}
         grow(moving, **named)
-        with using(stores().other):
+        with using(site_stores().other):
             made = [OwnSessionStore() for _ in range(FEW_ROWS)]
             for number, session in enumerate(made):
                 session.update(data_of(number))
@@ -183,6 +183,6 @@ def test_a_store_of_ours_moves(where, request, server, moving, step, tmp_path) -
             assert sum(online.count(user_ids=[str(user)]) for user in range(USERS)) == online.count()
             assert faults() == []
             assert all(each.found(answer) for each in used[:USED])
-            with using(stores().other):
+            with using(site_stores().other):
                 assert online.count(guests=True) == 0
             assert all(each.found(answer) for each in used[:USED])

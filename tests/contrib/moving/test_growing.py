@@ -17,8 +17,8 @@ from django.http import HttpRequest
 from django_redsess import online
 from django_redsess.accounts.reauthentication import give_password
 from django_redsess.backend import SessionStore
-from django_redsess.contrib.moving.growing.stores import stores
-from django_redsess.contrib.moving.growing.transfer import transfer
+from django_redsess.contrib.moving.growing.stores import site_stores
+from django_redsess.contrib.moving.growing.transfer import transfer_sessions
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import filter_of
@@ -265,7 +265,7 @@ def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redi
 def leave_copy(key: str, step: Any) -> None:
     """Have a process die when it has copied a session."""
     with step(2):
-        work = Work(step, 2, transfer(stores(), [sid_of(key)]))
+        work = Work(step, 2, transfer_sessions(site_stores(), [sid_of(key)]))
         while sid_of(key) not in sids_in(None):
             work.go_on()
 

@@ -61,7 +61,7 @@ def test_a_mark_that_another_program_wrote_fails_no_request(old_session, step, r
     name = keyspace().of_sid(sid_of(key)).moved_of(sid_of(key))
     redis.set(name, mark)
     with step(number):
-        for _ in in_bulk.move():
+        for _ in in_bulk.move_rows():
             pass
         session = SessionStore(key)
         assert session.load() == {}

@@ -134,7 +134,7 @@ def test_a_page_that_takes_long_is_moved(rows, step, monkeypatch) -> None:
 
 
 def test_what_is_ended_by_its_old_key_meanwhile_has_ended(rows, step, partitions, monkeypatch) -> None:
-    mark, ended = in_bulk._mark_elsewhere, []
+    mark, ended = in_bulk._mark_new_keys, []
 
     def end_and_mark(moved: Any) -> Any:
         for each in moved:
@@ -143,7 +143,7 @@ def test_what_is_ended_by_its_old_key_meanwhile_has_ended(rows, step, partitions
         ended.extend(each.name for each in moved)
         return mark(moved)
 
-    monkeypatch.setattr(in_bulk, "_mark_elsewhere", end_and_mark)
+    monkeypatch.setattr(in_bulk, "_mark_new_keys", end_and_mark)
     with step(2):
         moved()
         assert bool(ended) == (partitions > 1)
@@ -181,7 +181,7 @@ def test_many_are_written_back_by_few_statements(old_session, step, round_trips)
     def asked() -> tuple[int, int]:
         round_trips()
         with CaptureQueriesContext(connection) as queries:
-            assert list(in_bulk.bring_back())
+            assert list(in_bulk.bring_rows_back())
         return len(queries), round_trips()
 
     made = [old_session("1" if number % 2 else "").session_key for number in range(10)]
@@ -402,8 +402,8 @@ def test_who_is_killed_before_the_new_key_is_noted_hides_no_change(
         moved() if by == "the command" else SessionStore(key).load()
 
     with step(2), monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr("django_redsess.contrib.moving.marks.moved_to", kill)
-        patched.setattr("django_redsess.contrib.moving.in_bulk._mark_elsewhere", kill)
+        patched.setattr("django_redsess.contrib.moving.marks.mark_moved_to", kill)
+        patched.setattr("django_redsess.contrib.moving.in_bulk._mark_new_keys", kill)
         move(killed)
     with step(1):
         session = SessionStore(key)

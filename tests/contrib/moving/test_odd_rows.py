@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.contrib.moving import Row, SessionStore
-from django_redsess.contrib.moving.contents import log_unusable_sid, movable
+from django_redsess.contrib.moving.contents import is_movable, log_unusable_sid
 from django_redsess.contrib.moving.sources import source
 from tests.helpers.store import sid_of
 
@@ -71,7 +71,7 @@ def test_a_row_that_can_not_be_read_is_no_session_and_named_once(moving, step, c
 @pytest.mark.parametrize("name", [*UNMOVABLE])
 def test_what_can_not_be_written_here_is_used_there(moving, step, caplog, name: str) -> None:
     in_database(KEY, UNMOVABLE[name])
-    assert not movable(source().read(KEY))
+    assert not is_movable(source().read(KEY))
     with step(1):
         session = SessionStore(KEY)
         assert session.load() == UNMOVABLE[name]
@@ -102,7 +102,7 @@ def test_an_odd_expiry_moves(moving, step, expiry: Any) -> None:
 
 @pytest.mark.unit
 @pytest.mark.parametrize(
-    ("row", "is_movable"),
+    ("row", "can_move"),
     [
         (Row({}), True),
         (Row({"_auth_user_id": 7}, 10**12), True),
@@ -116,8 +116,8 @@ def test_an_odd_expiry_moves(moving, step, expiry: Any) -> None:
         (Row({}, 10**17), False),
     ],
 )
-def test_what_can_be_written_here(row: Row, is_movable: bool) -> None:
-    assert movable(row) == is_movable
+def test_what_can_be_written_here(row: Row, can_move: bool) -> None:
+    assert is_movable(row) == can_move
 
 
 ODD_KEYS = ["ABCDEFGH12345678", "schlüssel-ärger", "with space", "a" * 39 + "/", "../../etc/passwd", "x{y}*[z]"]

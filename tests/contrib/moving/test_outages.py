@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.test import AsyncClient, Client
 
 from django_redsess.contrib.moving import Row, SessionStore, Source
-from django_redsess.contrib.moving.outages import asked, is_outage
+from django_redsess.contrib.moving.outages import ask_other_store, is_outage
 from django_redsess.exceptions import SessionStoreUnavailable
 from testproject.databases import programs
 from tests.helpers.site import MIDDLEWARE
@@ -111,10 +111,10 @@ def test_an_outage_is_known(error: Exception, caplog) -> None:
         raise error
 
     with pytest.raises(SessionStoreUnavailable) as raised:
-        asked(fail)
+        ask_other_store(fail)
     assert isinstance(raised.value.__cause__, type(error))
     assert KEY not in f"{raised.value} {raised.value.cause} {raised.value.__cause__!r} {caplog.text}"
-    asked(list)
+    ask_other_store(list)
 
 
 @pytest.mark.unit
@@ -124,7 +124,7 @@ def test_other_errors_are_raised_as_they_are(error: Exception, caplog) -> None:
         raise error
 
     with pytest.raises(type(error)) as raised:
-        asked(fail)
+        ask_other_store(fail)
     assert raised.value is error
     assert told(caplog) == []
     assert not is_outage(None)

@@ -71,7 +71,7 @@ def test_large_rows_move_in_little_memory(old_session, step, redis, size: int) -
 
 def test_two_commands_at_once_count_their_own(shelf, step) -> None:
     with step(2):
-        first, second, pages = in_bulk.move(), in_bulk.move(), list[in_bulk.Page]()
+        first, second, pages = in_bulk.move_rows(), in_bulk.move_rows(), list[in_bulk.PageResult]()
         for work in (first, second, second, first, *[second] * 5, first):
             pages.append(next(work))
         pages += [*first, *second]
@@ -176,6 +176,6 @@ def test_the_command_goes_on_where_it_was(old_session, step, monkeypatch, capsys
         old_session(basket=number)
     with step(2):
         keys = sorted(Session.objects.values_list("pk", flat=True))
-        pages = list(in_bulk.move(after=keys[4]))
+        pages = list(in_bulk.move_rows(after=keys[4]))
         assert [page.last for page in pages] == [keys[7], keys[9]]
         assert sum(page.done for page in pages) == 5

@@ -22,8 +22,8 @@ from django.db import connection
 from django_redsess import online, viewed
 from django_redsess.backend import SessionStore as OwnSessionStore
 from django_redsess.contrib.moving import Row, SessionStore, Source, in_bulk
-from django_redsess.contrib.moving.contents import _log_once
-from django_redsess.contrib.moving.growing.stores import stores
+from django_redsess.contrib.moving.contents import _log_value_once
+from django_redsess.contrib.moving.growing.stores import site_stores
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.engines import CacheSource
 from tests.contrib.moving.conftest import grow, session_of
@@ -160,7 +160,7 @@ def test_sessions_are_written_back_and_none_that_is_gone(
     with step(1):
         monkeypatch.setattr(source(), "write_many", meanwhile, raising=False)
         try:
-            [page] = in_bulk.bring_back()
+            [page] = in_bulk.bring_rows_back()
         except ImproperlyConfigured:
             pytest.skip("It can't be listed.")
     assert gone_before[0]
@@ -273,7 +273,7 @@ def other_store(request: pytest.FixtureRequest, moving: Any, server: Any) -> Sto
     moving.CACHES = {**moving.CACHES, "before": entry(request.param, server.url, seconds=5)}
     moving.REDSESS = {**moving.REDSESS, "PARTITIONS": 4}
     grow(moving, **named)
-    return stores().other
+    return site_stores().other
 
 
 def test_a_store_grows(other_store, step, redis, left_alone, capsys) -> None:
@@ -319,7 +319,7 @@ def test_dates_are_converted_and_values_that_can_not_be_kept_are_named(moving, s
     moving.CACHES = {**moving.CACHES, "before": {**CACHES["memory"], "LOCATION": "pickles"}}
     named = {"SESSION_ENGINE": f"{BACKENDS}.cache", "SESSION_CACHE_ALIAS": "before"}
     moving.REDSESS = {**moving.REDSESS, "MOVE_FROM": named}
-    _log_once.cache_clear()
+    _log_value_once.cache_clear()
     keys = []
     for _ in range(2):
         before = source().opened(None, online_client())

@@ -159,15 +159,15 @@ def test_a_write_between_reading_and_copying_is_merged(old_session, step, monkey
     key = old_session("7", basket=1).session_key
     from django_redsess.contrib.moving import session_store
 
-    copying = session_store.copying
+    copy_session = session_store.copy_session
 
     def late(*args):
         old = DatabaseSession(key)
         old["colour"] = "red"
         old.save()
-        return copying(*args)
+        return copy_session(*args)
 
-    monkeypatch.setattr(session_store, "copying", late)
+    monkeypatch.setattr(session_store, "copy_session", late)
     with step(2):
         assert SessionStore(key)["colour"] == "red"
         assert SessionStore(key).load() == {"_auth_user_id": "7", "basket": 1, "colour": "red"}
@@ -177,15 +177,15 @@ def test_who_comes_while_another_copies_finds_what_was_written_before(old_sessio
     key = old_session("7", basket=1).session_key
     from django_redsess.contrib.moving import session_store
 
-    copying, found = session_store.copying, []
+    copy_session, found = session_store.copy_session, []
 
     def late(*args):
-        monkeypatch.setattr(session_store, "copying", copying)
+        monkeypatch.setattr(session_store, "copy_session", copy_session)
         with step(1):
             session = SessionStore(key)
             session["basket"] = 2
             session.save()
-        outcome = yield from copying(*args)
+        outcome = yield from copy_session(*args)
         for number in (2, 1):
             with step(number):
                 session = SessionStore(key)
@@ -194,7 +194,7 @@ def test_who_comes_while_another_copies_finds_what_was_written_before(old_sessio
                 session.save()
         return outcome
 
-    monkeypatch.setattr(session_store, "copying", late)
+    monkeypatch.setattr(session_store, "copy_session", late)
     with step(2):
         assert SessionStore(key)["basket"] == 4
     assert found == [2, 3]
@@ -204,27 +204,27 @@ def test_two_that_compare_a_copy_at_once_lose_no_change(old_session, step, monke
     key = old_session("7", basket=1).session_key
     from django_redsess.contrib.moving import session_store
 
-    copy_of = session_store.copy_of
+    build_copy = session_store.build_copy
 
     def newer(*args):
-        monkeypatch.setattr(session_store, "copy_of", copy_of)
+        monkeypatch.setattr(session_store, "build_copy", build_copy)
         with step(2):
             session = SessionStore(key)
             session["basket"] += 1
             session.save()
-        return copy_of(*args)
+        return build_copy(*args)
 
-    copying = session_store.copying
+    copy_session = session_store.copy_session
 
     def late(*args):
         old = DatabaseSession(key)
         old["basket"] = 2
         old.save()
-        outcome = yield from copying(*args)
-        monkeypatch.setattr(session_store, "copy_of", newer)
+        outcome = yield from copy_session(*args)
+        monkeypatch.setattr(session_store, "build_copy", newer)
         return outcome
 
-    monkeypatch.setattr(session_store, "copying", late)
+    monkeypatch.setattr(session_store, "copy_session", late)
     with step(2):
         assert SessionStore(key)["basket"] == 3
         assert SessionStore(key)["basket"] == 3

@@ -21,8 +21,8 @@ from django.core.management import call_command
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving.growing import in_bulk
-from django_redsess.contrib.moving.growing.stores import stores
-from django_redsess.contrib.moving.growing.transfer import transfer
+from django_redsess.contrib.moving.growing.stores import site_stores
+from django_redsess.contrib.moving.growing.transfer import transfer_sessions
 from tests.contrib.moving.conftest import grow, session_of
 from tests.contrib.moving.test_ends import (
     OWN,
@@ -86,7 +86,7 @@ def orders(steps: int) -> Iterator[list[int]]:
 
 def works_of(key: str) -> list[Work]:
     """Two moves of one session."""
-    return [Work(lambda number: nullcontext(), 2, transfer(stores(), [sid_of(key)])) for _ in range(2)]
+    return [Work(lambda number: nullcontext(), 2, transfer_sessions(site_stores(), [sid_of(key)])) for _ in range(2)]
 
 
 def play(order: list[int], works: list[Work], end: Callable[[], None]) -> None:
@@ -106,7 +106,7 @@ def steps_of(work: Work) -> int:
 
 
 def move_all() -> None:
-    for _ in in_bulk.move():
+    for _ in in_bulk.move_sessions():
         pass
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django_redsess import cleaning
-from django_redsess.contrib.moving.growing.stores import Stores, stores
-from django_redsess.contrib.moving.growing.transfer import copies, read, transfer
-from django_redsess.contrib.moving.in_bulk import Page
+from django_redsess.contrib.moving.growing.stores import Stores, site_stores
+from django_redsess.contrib.moving.growing.transfer import find_copies, read_originals, transfer_sessions
+from django_redsess.contrib.moving.in_bulk import PageResult
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES
 from django_redsess.session import blocks
 from django_redsess.transport import packing
@@ -16,7 +16,7 @@ from django_redsess.transport.partitions import ask_each
 from django_redsess.transport.steps import Steps, drive, in_store
 
 
-def move(*, dry_run: bool = False) -> Iterator[Page]:
+def move_sessions(*, dry_run: bool = False) -> Iterator[PageResult]:
     """
     Move all sessions to the next store. Yield what became of each page; ``left`` are unreadable, or due meanwhile.
 
@@ -26,35 +26,37 @@ def move(*, dry_run: bool = False) -> Iterator[Page]:
     It can be stopped and run again at any time, twice at once, and beside the site's traffic. ``dry_run`` only counts.
     Raises SessionStoreUnavailable in an outage of either store.
     """
-    both = stores()
+    both = site_stores()
     if not dry_run:
         with using(both.before):
             # No cleaner works there any more.
             for _ in cleaning.expired():
                 pass
         _copy_blocks(both)
-    for sids in _pages(both.before):
+    for sids in _sid_pages(both.before):
         if dry_run:
-            found = drive(in_store(both.before, read, sids))
+            found = drive(in_store(both.before, read_originals, sids))
             done = sum(each.record is not None for each in found.values())
-            yield Page(done, left=len(sids) - done, last=sids[-1])
+            yield PageResult(done, left=len(sids) - done, last=sids[-1])
             continue
-        moved = drive(transfer(both, sids))
-        yield Page(len(moved), left=_left(both, [sid for sid in sids if sid not in moved]), last=sids[-1])
+        moved = drive(transfer_sessions(both, sids))
+        yield PageResult(
+            len(moved), left=_count_staying(both, [sid for sid in sids if sid not in moved]), last=sids[-1]
+        )
         for _ in cleaning.evicted():
             pass
     if not dry_run:
-        for sids in _pages(both.next):
-            left = drive(in_store(both.next, copies, sids))
-            yield Page(len(drive(transfer(both, left, are_copied=True))), last=sids[-1])
+        for sids in _sid_pages(both.next):
+            left = drive(in_store(both.next, find_copies, sids))
+            yield PageResult(len(drive(transfer_sessions(both, left, are_copied=True))), last=sids[-1])
 
 
-def _left(both: Stores, sids: list[str]) -> int:
+def _count_staying(both: Stores, sids: list[str]) -> int:
     """Count which of these are still in the store before. Others have moved or ended meanwhile."""
-    return sum(each.stays for each in drive(in_store(both.before, read, sids)).values())
+    return sum(each.stays for each in drive(in_store(both.before, read_originals, sids)).values())
 
 
-def _pages(store: Store | None) -> Iterator[list[str]]:
+def _sid_pages(store: Store | None) -> Iterator[list[str]]:
     with using(store):
         partitions = keyspace().partitions
     for partition in partitions:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_redsess.contrib.moving.growing.other_store import SiblingStore
-from django_redsess.contrib.moving.growing.stores import stores
-from django_redsess.contrib.moving.growing.transfer import move_all_of, transfer
+from django_redsess.contrib.moving.growing.stores import SiblingStore, site_stores
+from django_redsess.contrib.moving.growing.transfer import move_user_sessions, transfer_sessions
 from django_redsess.contrib.moving.marks import COPIED
 from django_redsess.session import blocks, operations, reading
 from django_redsess.session.operations import Ending, Outcome
@@ -46,7 +45,7 @@ class SessionStore(PlainSessionStore):
     def clear_expired(cls) -> None:
         """End every session whose deadline has passed, in both stores."""
         super().clear_expired()
-        with using(stores().other):
+        with using(site_stores().other):
             super().clear_expired()
 
     def loading(self) -> Steps[dict[str, Any]]:
@@ -55,69 +54,69 @@ class SessionStore(PlainSessionStore):
         if self.snapshot.revision != COPIED:
             return data
         self.snapshot = NO_SNAPSHOT
-        loaded = yield from self._reading(self.store, sid)
-        return (yield from in_store(self.store, self._taking, loaded))
+        loaded = yield from self._read_in(self.store, sid)
+        return (yield from in_store(self.store, self._take_over, loaded))
 
     def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
         if data is not None or self.store is not None:
             return (yield from super().after_loading(loaded, data, due))
         note = yield from reading.note_of(loaded.sid)
         if not note:
-            found = yield from self._finding(loaded.sid)
+            found = yield from self._find_and_move(loaded.sid)
             if found.record is not None:
-                return (yield from in_store(self.store, self._taking, found))
-            note = yield from in_store(stores().other, reading.note_of, loaded.sid)
+                return (yield from in_store(self.store, self._take_over, found))
+            note = yield from in_store(site_stores().other, reading.note_of, loaded.sid)
         self.take_note(loaded, note)
         return {}
 
-    def _finding(self, sid: str) -> Steps[Loaded]:
+    def _find_and_move(self, sid: str) -> Steps[Loaded]:
         """Look for a session that is not in the store of the settings. Move it there, or note where it is."""
-        both, store = stores(), None
+        both, store = site_stores(), None
         if both.before is None:
             store = both.next
         else:
-            yield from transfer(both, [sid])
-        found = yield from self._reading(store, sid)
+            yield from transfer_sessions(both, [sid])
+        found = yield from self._read_in(store, sid)
         if found.record is not None:
             self.store = store
         return found
 
-    def _reading(self, store: Store | None, sid: str) -> Steps[Loaded]:
+    def _read_in(self, store: Store | None, sid: str) -> Steps[Loaded]:
         """Read a session in ``store``. If a process was stopped while it moved the session, end the move."""
         loaded = yield from in_store(store, reading.read_session, sid, self.touch)
         if loaded.record is not None and revision_of(loaded.record) == COPIED:
-            yield from transfer(stores(), [sid], are_copied=True)
+            yield from transfer_sessions(site_stores(), [sid], are_copied=True)
             loaded = yield from in_store(store, reading.read_session, sid, self.touch)
         return loaded
 
-    def _taking(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+    def _take_over(self, loaded: Loaded) -> Steps[dict[str, Any]]:
         data, due = self.decode_loaded(loaded)
         data = yield from super().after_loading(loaded, data, due)
-        user_id, both = user_of(data), stores()
+        user_id, both = user_of(data), site_stores()
         if user_id and both.before is not None:
             # Then the user's list and limit have all of them.
-            yield from move_all_of(both, user_id)
+            yield from move_user_sessions(both, user_id)
         return data
 
     def saving(self, must_create: bool = False, *, outcome: Outcome | None = None) -> Steps[None]:
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
-        sid, snapshot, user_id, both = self.stored_sid, self.snapshot, user_of(data), stores()
+        sid, snapshot, user_id, both = self.stored_sid, self.snapshot, user_of(data), site_stores()
         is_unseen = snapshot.record is None and not (must_create or snapshot.gone)
-        if sid and is_unseen and (yield from self._reading(self.store, sid)).record is None:
+        if sid and is_unseen and (yield from self._read_in(self.store, sid)).record is None:
             # Its data were replaced without a look at it.
-            yield from self._finding(sid)
+            yield from self._find_and_move(sid)
         if user_id and (snapshot.record is None or snapshot.record.user_id != user_id):
             yield from in_store(both.other, blocks.refuse_if_blocked, user_id)
             if both.before is not None:
-                yield from move_all_of(both, user_id)
+                yield from move_user_sessions(both, user_id)
         yield from in_store(self.store, super().saving, must_create, outcome=outcome)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
-        sid, both = self.stored_sid, stores()
+        sid, both = self.stored_sid, site_stores()
         may_have_moved = sid and self.store is None and both.next is not None and not outcome.note
-        if may_have_moved and (yield from self._finding(sid or "")).record is not None:
+        if may_have_moved and (yield from self._find_and_move(sid or "")).record is not None:
             # A process of step 2 has moved it since it was loaded.
             return (yield from in_store(self.store, super().saving))
         yield from super()._save_of_gone(data, outcome)
@@ -127,16 +126,12 @@ class SessionStore(PlainSessionStore):
         yield from in_store(None, super().creating)
 
     def deleting(self, session_key: str | None) -> Steps[None]:
-        pending, both, sid = self.pending, stores(), self.stored_sid
+        pending, both, sid = self.pending, site_stores(), self.stored_sid
         for store in both.in_order:
             self.pending = pending
             yield from in_store(store, super().deleting, session_key)
-        if (
-            session_key is None
-            and sid is not None
-            and self.snapshot.record is not None
-            and self.snapshot.record.user_id
-        ):
+        record = self.snapshot.record
+        if session_key is None and sid is not None and record is not None and record.user_id:
             # It may have got another key in the store before, and have moved since.
             new_sid = reading.rotated_to((yield from in_store(both.before, reading.note_of, sid)))
             if new_sid:
@@ -144,15 +139,15 @@ class SessionStore(PlainSessionStore):
                 yield from in_store(both.next, operations.end_by_sid, [new_sid], Ending(reason), follow=True)
 
     def existing(self, session_key: str) -> Steps[bool]:
-        for store in stores().in_order:
+        for store in site_stores().in_order:
             if (yield from in_store(store, super().existing, session_key)):
                 return True
         return False
 
     def refuse_blocked(self, user_id: str) -> None:
         super().refuse_blocked(user_id)
-        self.run(in_store(stores().other, blocks.refuse_if_blocked, user_id))
+        self.run(in_store(site_stores().other, blocks.refuse_if_blocked, user_id))
 
     @property
     def began_in_other_store(self) -> int | None:
-        return 0 if stores().before is None else None
+        return 0 if site_stores().before is None else None

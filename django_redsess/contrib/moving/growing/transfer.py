@@ -18,7 +18,7 @@ from os import urandom
 from typing import Any, NamedTuple
 
 from django_redsess.contrib.moving.growing.stores import Stores
-from django_redsess.contrib.moving.marks import COPIED, lifetime
+from django_redsess.contrib.moving.marks import COPIED, mark_lifetime
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.record import (
     REVISION_SIZE,
@@ -39,7 +39,7 @@ TRIES = 50
 """How often a session is copied again that is saved in the store before meanwhile."""
 
 
-class Found(NamedTuple):
+class Original(NamedTuple):
     """
     A session in the store before, read at that server's time ``at``.
 
@@ -60,38 +60,38 @@ class Found(NamedTuple):
         return self.stays and self.due > self.at
 
 
-def read(sids: Sequence[str]) -> Steps[dict[str, Found]]:
+def read_originals(sids: Sequence[str]) -> Steps[dict[str, Original]]:
     """Read sessions in the present store."""
     space = keyspace()
     partitions, times = [space.of_sid(sid) for sid in sids], [0] * len(sids)
 
-    def reading(number: int, at: int) -> bytes:
+    def pack_question(number: int, at: int) -> bytes:
         names, sid, command, times[number] = partitions[number], sids[number], packing.pack_command, at
         scores = (command("ZSCORE", name, sid) for name in (names.expire, names.recent, names.guests))
         viewed = command("ZRANGE", names.viewed_by(sid), 0, -1, "WITHSCORES")
         return b"".join([command("HGET", names.login, sid), *scores, viewed])
 
     # Another program may have stored anything in place of what was viewed.
-    found = (yield from ask_each("read", partitions, reading, 5, 4)) if sids else []
-    return {sid: _found(sid, at, *replies) for sid, at, replies in zip(sids, times, found, strict=True)}
+    found = (yield from ask_each("read", partitions, pack_question, 5, 4)) if sids else []
+    return {sid: _build_original(sid, at, *replies) for sid, at, replies in zip(sids, times, found, strict=True)}
 
 
-def _found(sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Found:
+def _build_original(sid: str, at: int, packed: bytes | None, due: Any, *rest: Any) -> Original:
     recent, guests, viewed = rest
     due = ms_in(float(due or 0))
     if packed is None or due <= at:
-        return Found(at, due=due, stays=packed is not None)
+        return Original(at, due=due, stays=packed is not None)
     try:
         record = unpack(sid, packed)
     except Exception as error:  # Another program may have stored anything.
         log_unusable(sid, error)
-        return Found(at, due=due, stays=True)
+        return Original(at, due=due, stays=True)
     scored = with_scores(viewed) if isinstance(viewed, list) else []
     items = tuple(part for score, item in scored for part in (item, b"%d" % ms_in(score)))
-    return Found(at, record, due, ms_in(float(recent or guests or 0)), items)
+    return Original(at, record, due, ms_in(float(recent or guests or 0)), items)
 
 
-def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> Steps[set[str]]:
+def transfer_sessions(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> Steps[set[str]]:
     """
     Move sessions to the next store. Return the sids of those that this call has moved.
 
@@ -106,7 +106,7 @@ def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> 
             return moved
         if tried > 2:
             yield Pause(random.uniform(0, 0.02))  # noqa: S311
-        found = yield from in_store(both.before, read, waiting)
+        found = yield from in_store(both.before, read_originals, waiting)
         has_copy = [sid for sid in waiting if are_copied or sid in outdated]
         if unreadable := [sid for sid in has_copy if found[sid].is_unreadable]:
             yield from in_store(both.next, _arrive, dict.fromkeys(unreadable, b""), stays=True)
@@ -120,7 +120,7 @@ def transfer(both: Stores, sids: Iterable[str], *, are_copied: bool = False) -> 
     raise SessionStoreUnavailable("Too many requests change a session while it moves to another store.")
 
 
-def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[str, bytes]]:
+def _receive(found: dict[str, Original], outdated: dict[str, bytes]) -> Steps[dict[str, bytes]]:
     """Copy sessions to the present store. Return the name of each one's copy, made by whichever process."""
     calls, names = dict[str, ScriptCall[list[bytes]]](), dict.fromkeys(found, b"")
     for sid, (at, record, due, seen, viewed, _) in found.items():
@@ -128,7 +128,7 @@ def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[
             continue
         # If the session has already been there, it departs under this name.
         names[sid] = record.revision
-        calls[sid] = _call(
+        calls[sid] = _call_script(
             scripts.RECEIVE,
             sid,
             record=with_revision(pack(sid, record), COPIED),
@@ -138,21 +138,21 @@ def _receive(found: dict[str, Found], outdated: dict[str, bytes]) -> Steps[dict[
             due=due,
             copy=record.revision + urandom(REVISION_SIZE),
             outdated=outdated.get(sid, b""),
-            mark_lifetime=lifetime(due, at),
+            mark_lifetime=mark_lifetime(due, at),
             viewed=viewed,
         )
-    replies = yield from _replies(calls)
+    replies = yield from _send_calls(calls)
     return names | {sid: name for sid, [name] in replies.items() if name != b"here"}
 
 
-def _depart(copies: dict[str, bytes], found: dict[str, Found]) -> Steps[dict[str, tuple[bytes, bytes]]]:
+def _depart(copies: dict[str, bytes], found: dict[str, Original]) -> Steps[dict[str, tuple[bytes, bytes]]]:
     """Take sessions out of the present store. Return what became of each, and for which copy it was taken out."""
     calls = dict[str, ScriptCall[list[bytes]]]()
     for sid, copy in copies.items():
         there = found[sid]
-        kept_for = lifetime(there.due, there.at)
-        calls[sid] = _call(scripts.DEPART, sid, copy=copy, mark_lifetime=kept_for)
-    replies = yield from _replies(calls)
+        kept_for = mark_lifetime(there.due, there.at)
+        calls[sid] = _call_script(scripts.DEPART, sid, copy=copy, mark_lifetime=kept_for)
+    replies = yield from _send_calls(calls)
     return {sid: (outcome, name[0] if name else b"") for sid, [outcome, *name] in replies.items()}
 
 
@@ -163,15 +163,16 @@ def _arrive(departed: dict[str, bytes], *, stays: bool = False) -> Steps[set[str
     ``departed`` names the copy for which each was taken out of the other store; ``b""`` if it was ended there. If they
     ``stay`` there, their copies go, and others may be made.
     """
-    kept_for, script = lifetime(None, 0), scripts.ARRIVE
+    kept_for, script = mark_lifetime(None, 0), scripts.ARRIVE
     calls = {
-        sid: _call(script, sid, departed=name, mark_lifetime=kept_for, stays=stays) for sid, name in departed.items()
+        sid: _call_script(script, sid, departed=name, mark_lifetime=kept_for, stays=stays)
+        for sid, name in departed.items()
     }
-    replies = yield from _replies(calls)
+    replies = yield from _send_calls(calls)
     return {sid for sid, [outcome] in replies.items() if outcome == b"arrived"}
 
 
-def copies(sids: Sequence[str]) -> Steps[list[str]]:
+def find_copies(sids: Sequence[str]) -> Steps[list[str]]:
     """Return which of these sessions of the present store are copies: their moves have not ended."""
     script, found = scripts.COPIES, list[str]()
     for partition, batch in batches(sids):
@@ -184,24 +185,24 @@ def copies(sids: Sequence[str]) -> Steps[list[str]]:
     return found
 
 
-def _call(script: Script, sid: str, **given: Any) -> ScriptCall[list[bytes]]:
+def _call_script(script: Script, sid: str, **given: Any) -> ScriptCall[list[bytes]]:
     """Return a call of ``script`` about the session ``sid`` and its mark. Its result is the reply."""
     partition = keyspace().of_sid(sid)
     keys = script.keys(partition, moved=partition.moved_of(sid))
-    return ScriptCall(partition, script, keys, script.arguments(sid=sid, **given), _reply)
+    return ScriptCall(partition, script, keys, script.arguments(sid=sid, **given), _plain_reply)
 
 
-def _replies(calls: dict[str, ScriptCall[list[bytes]]]) -> Steps[dict[str, list[bytes]]]:
+def _send_calls(calls: dict[str, ScriptCall[list[bytes]]]) -> Steps[dict[str, list[bytes]]]:
     """Send these calls together. Return the reply to each."""
     return dict(zip(calls, (yield from together(list(calls.values()))) if calls else [], strict=True))
 
 
-def move_all_of(both: Stores, user_id: str) -> Steps[None]:
+def move_user_sessions(both: Stores, user_id: str) -> Steps[None]:
     """Move all sessions of a user: then those that are in the next store are all."""
-    yield from transfer(both, (yield from in_store(both.before, _sids_of, user_id)))
+    yield from transfer_sessions(both, (yield from in_store(both.before, _read_user_sids, user_id)))
 
 
-def _sids_of(user_id: str) -> Steps[list[str]]:
+def _read_user_sids(user_id: str) -> Steps[list[str]]:
     home = keyspace().of_user(user_id)
     found = yield from ask_each(
         "sign_ins", [home], lambda number, at: packing.pack_command("ZRANGE", home.online_user_of(user_id), 0, -1), 1
@@ -209,5 +210,5 @@ def _sids_of(user_id: str) -> Steps[list[str]]:
     return [sid.decode(errors="replace") for sid in found[0][0]]
 
 
-def _reply(reply: list[bytes], _: EndedSessions) -> list[bytes]:
+def _plain_reply(reply: list[bytes], _: EndedSessions) -> list[bytes]:
     return reply

@@ -10,10 +10,9 @@ from django_redsess.backend import is_in_use
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import SessionStore, growing, in_bulk
 from django_redsess.contrib.moving.growing import in_bulk as growing_in_bulk
-from django_redsess.contrib.moving.growing.other_store import size
-from django_redsess.contrib.moving.growing.stores import stores
-from django_redsess.contrib.moving.in_bulk import Page
-from django_redsess.contrib.moving.outages import asked
+from django_redsess.contrib.moving.growing.stores import count_stored, site_stores
+from django_redsess.contrib.moving.in_bulk import PageResult
+from django_redsess.contrib.moving.outages import ask_other_store
 from django_redsess.contrib.moving.sources import source
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.transport.steps import drive, in_store
@@ -65,7 +64,7 @@ class Command(CleaningCommand):
                 "store of this engine, 'django_redsess.contrib.moving.growing'."
             )
         try:
-            stores() if self.is_growing else source()
+            site_stores() if self.is_growing else source()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
         if self.is_growing:
@@ -78,7 +77,7 @@ class Command(CleaningCommand):
         super().validate()
 
     def _validate_growing(self) -> None:
-        if stores().before is None:
+        if site_stores().before is None:
             raise CommandError(
                 "REDSESS['MOVE_TO'] is set: sessions stay where they are. Once every process of the site runs that, "
                 "give it the settings of the next store, and MOVE_FROM."
@@ -92,20 +91,20 @@ class Command(CleaningCommand):
 
     def total(self) -> int | None:
         if self.is_growing:
-            return drive(in_store(stores().before, size))
-        return asked(source().count)
+            return drive(in_store(site_stores().before, count_stored))
+        return ask_other_store(source().count)
 
     def work(self) -> None:
         if self.last and not self.is_growing and not source().in_order:
-            self._count_anew()
-        for page in self._pages():
+            self._restart_counts()
+        for page in self._run_pages():
             self.last = page.last
             for name in ("before", "ended", "left"):
                 self.counts[name] += getattr(page, name)
             if not self.batch_done("done", page.done, page.rows):
                 return
 
-    def _count_anew(self) -> None:
+    def _restart_counts(self) -> None:
         """After an outage, a source without an order begins anew. Rows that are there are met once more."""
         done, is_move = self.counts["done"], not (self.options["finish"] or self.options["back"])
         self.counts = dict.fromkeys(self.counts, 0)
@@ -115,15 +114,15 @@ class Command(CleaningCommand):
             # They have been moved before, but by this run.
             self.counts |= {"done": done, "before": -done}
 
-    def _pages(self) -> Iterator[Page]:
+    def _run_pages(self) -> Iterator[PageResult]:
         if self.is_growing:
-            return growing_in_bulk.move(dry_run=self.options["dry_run"])
+            return growing_in_bulk.move_sessions(dry_run=self.options["dry_run"])
         after = self.last if self.last and source().in_order else self.options["after"]
         if self.options["finish"]:
-            return in_bulk.finish(after)
+            return in_bulk.delete_moved_rows(after)
         if self.options["back"]:
-            return in_bulk.bring_back(after)
-        return in_bulk.move(after, dry_run=self.options["dry_run"], begun=self.begun)
+            return in_bulk.bring_rows_back(after)
+        return in_bulk.move_rows(after, dry_run=self.options["dry_run"], begun=self.begun)
 
     def how_to_go_on(self) -> str:
         return f"go on with --from {self.last[:2]}" if self.last and source().in_order else super().how_to_go_on()
