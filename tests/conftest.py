@@ -12,10 +12,11 @@ What all tests have. The fixtures are in tests/helpers/fixtures, those of one pa
 ``pytest --fixtures`` shows what each does. Tests marked ``unit`` have no server: whatever connects to one fails.
 """
 
+import gc
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from contextvars import copy_context
 from itertools import combinations
 
@@ -54,6 +55,17 @@ def pytest_configure() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Run at least four tests at once: a good part of the time that they take is waiting."""
     return max(4, os.cpu_count() or 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among the tests: they stay until the end, and are many."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -133,6 +133,7 @@ def served(sign_ins_site, small_server) -> Iterator[Site]:
         close_connections()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [4], indirect=True)
 def test_on_a_server_that_guests_filled_everybody_can_sign_in(partitions, small_server, served) -> None:
     members = [served.ask(f"/held/sign-in/{number}/") for number in range(1, 21)]

@@ -27,6 +27,8 @@ from tests.helpers.store import keyspace, pool
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_servers]
 
+MANY_PARTITIONS = pytest.mark.parametrize("partitions", [4], indirect=True)
+
 
 class World(NamedTuple):
     """The shop with an administrator and Alice, who have a session each, a guest, and Mallory, who is blocked."""
@@ -192,7 +194,7 @@ def all_is_logged(caplog) -> None:
     caplog.set_level(logging.INFO)
 
 
-SCORES = ["inf", "-inf", "1e308", "-1e308", "0.5", "-1"]
+SCORES = ["inf", "-1", *(pytest.param(each, marks=pytest.mark.slow) for each in ("-inf", "1e308", "-1e308", "0.5"))]
 NOT_DEADLINES = {
     **dict.fromkeys(["recent", "online_user", "online_user_of"], "sid"),
     "guests": "guest",
@@ -213,6 +215,7 @@ def write_score(redis: Any, world: World, key: str, member: str, score: str) -> 
     redis.zadd(name, {members.get(member, member): score})
 
 
+@MANY_PARTITIONS
 @pytest.mark.parametrize("score", SCORES)
 def test_any_score_is_shown_within_bounds(world, redis, put_back, caplog, score: str) -> None:
     for key, member in NOT_DEADLINES.items():
@@ -231,6 +234,7 @@ COUNTS: list[str | bytes] = [
 ]
 
 
+@MANY_PARTITIONS
 def test_any_count_is_told_within_bounds(world, redis, put_back, caplog) -> None:
     found = {}
     for count in COUNTS:
@@ -248,16 +252,27 @@ def test_any_count_is_told_within_bounds(world, redis, put_back, caplog) -> None
     assert forged(caplog) == []
 
 
+SAMPLES = {
+    "9" * 400: ("minute", "inf"),
+    "-5": ("minute", "-inf"),
+    "9" * 16: ("minute", "1e308"),
+    "0" * 5000: ("minute",),
+    "x": ("minute", "inf"),
+}
+"""Counts in a sample, and the scores that the sample has."""
+
+
+@MANY_PARTITIONS
 def test_any_sample_is_shown_within_bounds(world, redis, put_back, caplog) -> None:
     minute = int(redis.time()[0] * 1000)
     found = {}
-    for count in ("9" * 400, "-5", "9" * 16, "0" * 5000, "x"):
+    for count, scores in SAMPLES.items():
         texts = [f"{at} {' '.join([count] * numbers)}" for at in (minute, count) for numbers in (2, 3, 14, 15, 40)]
-        for score in (minute, "inf", "-inf", "1e308"):
+        for score in scores:
             put_back()
             for partition in keyspace().partitions:
                 for name in partition.both_samples:
-                    redis.zadd(name, dict.fromkeys(texts, score))
+                    redis.zadd(name, dict.fromkeys(texts, minute if score == "minute" else score))
             found[count[:5], score] = failures(world, OF_NUMBERS)
     assert {what: names for what, names in found.items() if names} == {}
     assert forged(caplog) == []

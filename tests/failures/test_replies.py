@@ -212,6 +212,7 @@ def test_300_greenlets_at_once_are_served(server, greenlets, kind: str) -> None:
     assert greenlets(server.url, f"redis.{kind}") == [300] * 3
 
 
+@pytest.mark.slow
 def test_greenlets_whose_time_is_up(server, greenlets) -> None:
     interrupted, own = greenlets(server.url)
     assert (interrupted > 10, own > 100) == (True, True)

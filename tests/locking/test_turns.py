@@ -9,17 +9,18 @@ from django.test import AsyncClient
 
 from django_redsess.backend import SessionStore
 from tests.helpers.backends import entry
+from tests.helpers.properties import cases
 from tests.helpers.running import wait_until
 from tests.helpers.serving import serving
 from tests.helpers.store import keyspace, sid_of
 
-REQUESTS = 200
+REQUESTS = cases(200)
 
 pytestmark = pytest.mark.both_servers
 
 
 @pytest.mark.on_cluster
-def test_two_hundred_requests_at_once_count_to_two_hundred(site_settings, partitions, new_session, locks) -> None:
+def test_each_of_many_requests_at_once_counts(site_settings, partitions, new_session, locks) -> None:
     cookie = new_session(number=0).session_key
     with serving(REQUESTS) as site, ThreadPoolExecutor(REQUESTS) as pool:
         answers = list(pool.map(lambda _: site.ask("/locks/patient/count/", cookie), range(REQUESTS)))
@@ -29,7 +30,7 @@ def test_two_hundred_requests_at_once_count_to_two_hundred(site_settings, partit
 
 
 @pytest.mark.on_cluster
-def test_two_hundred_tasks_of_one_event_loop_count_to_two_hundred(site_settings, partitions, new_session) -> None:
+def test_each_of_many_tasks_of_one_event_loop_counts(site_settings, partitions, new_session) -> None:
     cookie = new_session(number=0).session_key
 
     async def ask() -> str:

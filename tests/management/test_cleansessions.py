@@ -182,6 +182,7 @@ def test_a_pass_that_was_stopped_says_so_in_its_last_line(redis, new_session, ca
     assert (raised.value.returncode, capsys.readouterr().out) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.both_servers
 def test_forever_is_woken_by_an_earlier_deadline_and_by_no_later_one(redis, new_session, start, commands) -> None:
     new_session("7", _session_expiry=3600)
@@ -232,6 +233,7 @@ def test_a_signal_ends_a_pass_after_the_batch(redis, new_session, start, number:
     assert removed_by(command.stdout) + stored(redis) == 8_000
 
 
+@pytest.mark.slow
 def test_two_cleaners_share_the_work(redis, new_session, start) -> None:
     new_session("7")
     cleaners = [start("cleansessions", "--forever", "--batch-size", "1", "--json") for _ in range(2)]
@@ -288,12 +290,14 @@ def test_forever_waits_for_a_server_that_is_started_again(own_server, new_sessio
     assert len(said.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_one_pass_gives_up_a_server_that_stays_away(start, nowhere) -> None:
     status, said = start("cleansessions", url=nowhere, PATIENCE_SECONDS=0.3, PAUSE_SECONDS_MIN=0.05).ended()
     _, given_up = said.splitlines()
     assert (status, given_up.startswith("CommandError: ")) == (1, True)
 
 
+@pytest.mark.slow
 def test_one_pass_goes_on_when_the_server_is_back_in_time(own_server, new_session, start) -> None:
     own_server.stop()
     command = start("cleansessions", url=own_server.url)
@@ -324,6 +328,7 @@ def test_a_short_outage_late_in_a_long_pass_is_waited_for(own_server, new_sessio
     assert json.loads(capsys.readouterr().out)["expired"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [pytest.param((), marks=pytest.mark.slow), ("--forever",)], ids=["one pass", "forever"]
 )

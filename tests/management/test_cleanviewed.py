@@ -140,6 +140,7 @@ def test_what_sessions_have_viewed_stays_in_their_own_lists(redis, new_session) 
     assert stored(redis) == 1
 
 
+@pytest.mark.slow
 def test_forever_runs_until_it_is_told_to_end(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(30)})
     command = start("cleanviewed", "--forever", "--limit", "10", "--noinput")

@@ -237,6 +237,7 @@ def interrupt(process: subprocess.Popen[bytes]) -> None:
             process.wait(5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "status", "online_then"),
     [pytest.param("y\n", 0, 0, marks=pytest.mark.slow), (None, 130, 300)],

@@ -274,6 +274,7 @@ def test_an_outage_is_one_line_and_no_traceback(settings) -> None:
     assert (out.getvalue(), len(str(raised.value).splitlines())) == ("", 1)
 
 
+@pytest.mark.slow
 def test_a_reader_who_has_seen_enough_ends_it(server, new_session, tmp_path) -> None:
     for _ in range(5):
         new_session(colour="blue")

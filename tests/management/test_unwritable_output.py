@@ -296,6 +296,7 @@ def test_a_process_that_does_nothing_but_write_stops(redis, new_session, site, l
         assert_told(ended, way)
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_they_were_asked_and_a_third_stops(redis, new_session, site) -> None:
     fill(redis, new_session)
     lines = {"endsessions jörg --noinput": "closed", "blockuser bob --for 1h": "full, each write", "online": "full"}

@@ -175,6 +175,7 @@ print(Client().get("/write/colour/red/").status_code, page.status_code, *found, 
 """
 
 
+@pytest.mark.slow
 def test_a_site_whose_folder_is_gone_starts_and_shows_what_it_knows(server: servers.Server, tmp_path: Path) -> None:
     environment = {
         "DJANGO_SETTINGS_MODULE": "tests.helpers.site.settings",

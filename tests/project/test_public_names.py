@@ -91,6 +91,7 @@ FOUND = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.unit
 def test_a_change_of_each_kind_is_found(tmp_path: Path) -> None:
     copy_tree(tmp_path)

@@ -62,6 +62,7 @@ def names(redis: redis_py.Redis) -> list[bytes]:
     return [name for name in redis.keys() if name.startswith(b"{test-")]
 
 
+@pytest.mark.slow
 def test_a_server_of_the_class_is_in_the_store_of_each_test(make_elsewhere, new_session, redis) -> None:
     new_session("1")
     with own_store():

@@ -236,7 +236,7 @@ def test_without_a_fallback_nothing_is_signed_anew(settings) -> None:
     assert sign_in(browser)
 
 
-@pytest.mark.parametrize(("fallbacks", "hooks"), [([], 0), (["old"], 1)])
+@pytest.mark.parametrize(("fallbacks", "hooks"), [([], 0), pytest.param(["old"], 1, marks=pytest.mark.slow)])
 def test_a_site_without_fallbacks_looks_at_no_cookie(fallbacks: list[str], hooks: int) -> None:
     words = (
         f"import django; from django.conf import settings; settings.SECRET_KEY_FALLBACKS = {fallbacks!r}; "

@@ -86,6 +86,7 @@ def test_after_the_rest_rows_are_written_again_and_the_log_says_so(file: Path, c
         assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
 
 
+@pytest.mark.slow
 def test_a_full_database_fails_nothing(file: Path, caplog) -> None:
     with connections[ALIAS].cursor() as cursor:
         # Migrations leave empty pages.

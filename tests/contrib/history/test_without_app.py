@@ -66,6 +66,7 @@ def told(server: Server, *left_out: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("left_alone")
 def test_nothing_is_imported_and_nobody_listens(server: Server) -> None:
     without = told(server, "django_redsess.contrib.history")

@@ -37,6 +37,7 @@ def test_the_settings_of_the_readme_are_all_that_a_new_project_needs(shop: Path)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_new_project_is_told_what_is_missing(shop: Path) -> None:
     package = shop / "django_redis.py"
     package.write_text("raise ModuleNotFoundError(name='django_redis')")
@@ -60,6 +61,7 @@ def test_the_list_of_who_is_online_says_that_another_engine_keeps_the_sessions(s
     assert ["SESSION_ENGINE" in str(message) for message in page.context["messages"]] == [True]
 
 
+@pytest.mark.slow
 def test_a_command_that_can_not_reach_the_server_says_so_in_a_line(start: Callable[..., Running]) -> None:
     url = f"redis://127.0.0.1:{free_port()}/0"
     commands = "clearsessions", "online", "endsessions --all --noinput", "cleansessions", "cleanviewed"

@@ -286,6 +286,7 @@ def test_no_guide_overwrites_what_another_has_set() -> None:
     assert settings in [block.text for block in blocks(DOCS / "tutorial.rst")]
 
 
+@pytest.mark.slow
 def test_the_first_guides_work_one_after_the_other(reader: Reader) -> None:
     for page in QUICK:
         reader.follow(page)

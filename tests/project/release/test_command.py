@@ -40,6 +40,7 @@ def test_extras_are_those_of_sites_or_of_developers() -> None:
     assert {"api", "browsers", "encryption"} <= set(extras_of_sites(project).split(","))
 
 
+@pytest.mark.slow
 @pytest.mark.unit
 def test_all_that_is_wrong_is_said_at_once_and_nothing_is_changed(maintainer: Maintainer) -> None:
     maintainer.git("switch", "--quiet", "--create", "topic")
@@ -62,6 +63,7 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_changed(maintainer: Ma
     assert (maintainer.git("show-ref"), maintainer.git("status", "--porcelain")) == before
 
 
+@pytest.mark.slow
 @pytest.mark.unit
 def test_a_date_that_is_over_and_what_is_no_version_are_refused(maintainer: Maintainer) -> None:
     maintainer.replace("CHANGELOG.rst", r"\(unreleased\)", "(2020-01-31)")
@@ -70,6 +72,7 @@ def test_a_date_that_is_over_and_what_is_no_version_are_refused(maintainer: Main
     assert "Invalid version: 'one'" in maintainer.release("one").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.unit
 def test_who_can_not_sign_or_is_not_known_as_a_signer_is_told_before_anything_is_built(maintainer: Maintainer) -> None:
     maintainer.git("config", "gpg.format", "ssh")
