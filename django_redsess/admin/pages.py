@@ -375,7 +375,7 @@ FILTERS = "_changelist_filters"
 PAGE = "_return_to"  # The parameter that names another page to return to: the list of users, or a user's page.
 FILTERS_MAX = 2000  # A longer query string is dropped: web servers refuse long URLs.
 
-USERS, USER_PAGE = "users", "user:"
+USERS, USER_PAGE, LIST_PAGE = "users", "user:", "list:"
 
 
 class ReturnPage(NamedTuple):
@@ -383,8 +383,8 @@ class ReturnPage(NamedTuple):
     The page to return to.
 
     ``filters`` is the query string of its list. ``page`` is ``""`` for the list of sessions, ``"users"`` for the list
-    of users, and ``"user:"`` with the primary key for a user's page. Both may come from a URL: they never name another
-    page than these.
+    of users, ``"user:"`` with the primary key for a user's page, and ``"list:"`` with application and model for another
+    list of the admin. Both may come from a URL: they never name another page than these.
     """
 
     filters: str = ""
@@ -403,6 +403,9 @@ class ReturnPage(NamedTuple):
                 # A user's page carries the query string of the list that it was reached from.
                 args, query = [quote(self.page[len(USER_PAGE) :])], ReturnPage(self.filters).parameters
                 return reverse(f"admin:{name}_change", args=args, current_app=site.name, query=query)
+            if self.page.startswith(LIST_PAGE):
+                list_name = f"admin:{self.page[len(LIST_PAGE) :]}_changelist"
+                return reverse(list_name, current_app=site.name, query=filters)
             if self.page == USERS:
                 return reverse(f"admin:{name}_changelist", current_app=site.name, query=filters)
             return sessions_url("changelist", site, query=filters)

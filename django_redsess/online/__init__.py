@@ -333,8 +333,13 @@ def count_matching(session_filter: SessionFilter, *, listed: bool = False) -> in
     return drive(listing.count(session_filter, listed=listed))
 
 
+def sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> list[list[str]]:
+    return drive(listing.sids_of_sign_ins(sign_ins))
+
+
 def lives(sign_ins: Sequence[tuple[str, int]]) -> list[bool]:
-    return drive(listing.lives(sign_ins))
+    """Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count."""
+    return [bool(sids) for sids in sids_of_sign_ins(sign_ins)]
 
 
 def details(sid: str) -> Details | None:

@@ -37,6 +37,9 @@ USERS_MAX = 1000
 SIDS_MAX = 1000
 """The most sessions that a request of the admin or the API can end by their sids."""
 
+SAME_SIGN_IN_MAX = 10
+"""So many sessions of a user that began in the same millisecond are found by that time."""
+
 ROWS_MAX = 10_000
 """A list of several partitions has so many rows by rank: all of them are read up to the last one that is wanted."""
 
@@ -284,28 +287,29 @@ def count(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
     return (yield from count_at(session_filter, listed=listed))[0]
 
 
-def lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
+def sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
     """
-    Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count.
+    Return for each user id and login time in milliseconds the sids of that user's sessions with it. Due ones count.
 
-    While sessions move from another store of this engine, it may be there.
+    While sessions move from another store of this engine, they may be there.
     """
-    found = yield from _lives(sign_ins)
+    found = yield from _sids_of_sign_ins(sign_ins)
     for store in sibling_stores():
-        there = yield from in_store(store, _lives, sign_ins)
-        found = [here or other for here, other in zip(found, there, strict=True)]
+        there = yield from in_store(store, _sids_of_sign_ins, sign_ins)
+        found = [here or others for here, others in zip(found, there, strict=True)]
     return found
 
 
-def _lives(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[bool]]:
+def _sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
     partitions = [keyspace().of_user(user_id) for user_id, _ in sign_ins]
 
     def asked(number: int, at: int) -> bytes:
         user_id, login_ms = sign_ins[number]
-        return packing.pack_command("ZCOUNT", partitions[number].online_user_of(user_id), login_ms, login_ms)
+        name = partitions[number].online_user_of(user_id)
+        return packing.pack_command("ZRANGE", name, login_ms, login_ms, "BYSCORE", "LIMIT", 0, SAME_SIGN_IN_MAX)
 
     replies = yield from ask_each("sign_ins", partitions, asked, 1)
-    return [count != 0 for [count] in replies]
+    return [sids_of((member,) for member in members) for [members] in replies]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone, translation
@@ -20,8 +20,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 
+from django_redsess import online
 from django_redsess.admin import export, pages
 from django_redsess.admin import filters as shared_filters
 from django_redsess.admin import log_entries as lines
@@ -41,6 +42,7 @@ from django_redsess.contrib.history.reading import ORDER, ended_by, past_sign_in
 from django_redsess.models import OnlineSession
 from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
+from django_redsess.online.listing import SIDS_MAX
 from django_redsess.past_sign_ins import with_places
 from django_redsess.permissions import rules
 from django_redsess.session.client import Network, parse_network
@@ -51,7 +53,7 @@ COUNTED_MAX = 10_000
 """The list counts and has so many sign-ins. Older ones are listed by date."""
 
 ADDRESSES_MAX = 1000  # So many addresses are compared, where one score stands for several.
-EXPORTED_AT_ONCE = 1000
+READ_AT_ONCE = 1000  # Rows are read in batches of so many.
 
 ENDERS_SHOWN = 5
 """Of the users who are searched for, links lead to what so many of them have ended."""
@@ -117,8 +119,12 @@ class SignInAdmin(pages.ListAdmin):
         css = {"all": ("django_redsess/admin-list.css",)}
 
     def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(require_POST(self.export_view))
-        return [path("export/", view, name="redsess_history_signin_export"), *super().get_urls()]
+        view = self.admin_site.admin_view
+        return [
+            path("export/", view(require_POST(self.export_view)), name="redsess_history_signin_export"),
+            path("end/", view(require_safe(self.end_view)), name="redsess_history_signin_end"),
+            *super().get_urls(),
+        ]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody deletes sign-ins here. With a user they go: the pages that delete users ask for this, too."""
@@ -138,13 +144,10 @@ class SignInAdmin(pages.ListAdmin):
         return self.has_view_permission(request) and rules().may_export_sign_ins(request.user)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        query = request.GET.copy()
-        for name in (PAGE_VAR, ERROR_FLAG):
-            query.pop(name, None)
         context = {
             "has_export_permission": self.has_export_permission(request),
             "export_url": "admin:redsess_history_signin_export",
-            "export_query": query.urlencode(),
+            "export_query": _list_query(request),
         }
         response = super().changelist_view(request, {**context, **(extra_context or {})})
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
@@ -219,6 +222,33 @@ class SignInAdmin(pages.ListAdmin):
         lines.save_line_of_list(request, SignIn, text, export.query_text(request))
         content = export.Content("sign_ins", fields.SIGN_IN, self._export_batches(request, listed.queryset), {})
         return export.file_response(request, "sign-ins-{}", file_format, content)
+
+    def end_view(self, request: HttpRequest) -> HttpResponse:
+        """Ask whether to end the sessions of the sign-ins that match the query, up to 1 000: see ``EndingAdmin``."""
+        sessions, listed = self._sessions_to_end(request), self.changelist_of(request, _list_query(request))
+        if sessions is None or not self.has_view_permission(request):
+            raise PermissionDenied
+        sids = [] if listed is None else _live_sids(listed.queryset)
+        return cast(HttpResponse, sessions.ask(request, {"sids": " ".join(sids)}))
+
+    def _sessions_to_end(self, request: HttpRequest) -> Any:
+        """Return the admin of online sessions, or None if the administrator may end none."""
+        sessions: Any = self.admin_site._registry.get(OnlineSession)
+        may_end = sessions and sessions.has_view_permission(request) and sessions.has_end_permission(request)
+        return sessions if may_end else None
+
+    def _end_context(self, request: HttpRequest, changelist: ChangeList, chosen: Collection[Any]) -> dict[str, Any]:
+        """Return the link that ends what is listed: sign-ins that have not ended, narrowed by a search or a filter."""
+        is_narrowed = request.GET.get(filters.STATE) == "living" and (changelist.query or len(chosen) > 1)
+        if not (is_narrowed and changelist.result_count and self._sessions_to_end(request)):
+            return {}
+        query = QueryDict(_list_query(request), mutable=True)
+        query.update(pages.ReturnPage(query.urlencode(), f"{pages.LIST_PAGE}redsess_history_signin").parameters)
+        return {
+            "end_url": reverse("admin:redsess_history_signin_end", current_app=self.admin_site.name, query=query),
+            "end_count": min(changelist.result_count, SIDS_MAX),
+            "ends_some": changelist.result_count > SIDS_MAX,
+        }
 
     @admin.display(description=gettext_lazy("user"))
     def who(self, row: Any) -> str:
@@ -324,10 +354,12 @@ class SignInAdmin(pages.ListAdmin):
         older = {}
         if has_more and is_last and (last := list(changelist.result_list)[-1:]):
             older = {filters.UNTIL: timezone.localdate(last[0].created_at).isoformat()}
+        chosen = shared_filters.selected_choices(changelist)
         others = {filters.WHEN, filters.SINCE, filters.UNTIL, PAGE_VAR, ERROR_FLAG}
         return {
             "title": title % {"count": pages.shown_number(count)},
-            "chosen": shared_filters.selected_choices(changelist),
+            "chosen": chosen,
+            **self._end_context(request, changelist, chosen),
             "enders": self._enders(request, getattr(request, "redsess_found", user_ids)),
             "zone": timezone.get_current_timezone_name(),
             "has_more": has_more,
@@ -352,7 +384,7 @@ class SignInAdmin(pages.ListAdmin):
 
     def _export_batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[ExportedRow]]:
         """Read the rows in batches. A place in the index is flat at any depth, and no query stays open meanwhile."""
-        batch: list[Any] = list(rows[:EXPORTED_AT_ONCE])
+        batch: list[Any] = list(rows[:READ_AT_ONCE])
         while batch:
             last = batch[-1]
             users = self.add_names(request, batch)
@@ -362,7 +394,28 @@ class SignInAdmin(pages.ListAdmin):
                 described = fields.describe_sign_ins((row.past for row in seen), users)
             yield [exported_row(each, fields.SIGN_IN) for each in described]
             after = rows.filter(login_ms__lte=last.login_ms).exclude(login_ms=last.login_ms, id__gte=last.pk)
-            batch = list(after[:EXPORTED_AT_ONCE])
+            batch = list(after[:READ_AT_ONCE])
+
+
+def _list_query(request: HttpRequest) -> str:
+    """Return the query string of the list, without the page number and without the page to return to."""
+    query = QueryDict(pages.without_return_page(request.GET), mutable=True)
+    for name in (PAGE_VAR, ERROR_FLAG):
+        query.pop(name, None)
+    return query.urlencode()
+
+
+def _live_sids(rows: QuerySet[SignIn]) -> list[str]:
+    """Return the sids of the sessions of ``rows`` that have not ended: up to 1 000, among the first 10 000 rows."""
+    # Of a session whose end was missed, the row is open, too. So the server of the sessions is asked.
+    open_rows, sids = rows.filter(ended_at__isnull=True).values_list("user_id", "login_ms"), list[str]()
+    for start in range(0, COUNTED_MAX, READ_AT_ONCE):
+        batch = open_rows[start : start + READ_AT_ONCE]
+        found = online.sids_of_sign_ins([(str(user_id), login_ms) for user_id, login_ms in batch])
+        sids += (sid for of_sign_in in found for sid in of_sign_in)
+        if len(sids) >= SIDS_MAX or len(found) < READ_AT_ONCE:
+            break
+    return sids[:SIDS_MAX]
 
 
 def _from_network(rows: QuerySet[SignIn], network: Network) -> QuerySet[SignIn]:

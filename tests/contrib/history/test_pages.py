@@ -365,7 +365,7 @@ def export(client: Client, file_format: str, **query: str) -> str:
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_export_has_all_that_match_in_order(admin_client, users, monkeypatch, file_format) -> None:
-    monkeypatch.setattr(pages, "EXPORTED_AT_ONCE", 2)
+    monkeypatch.setattr(pages, "READ_AT_ONCE", 2)
     for number in range(5):
         ended(users["alice"], Reason.KICKED, by=str(users["bob"].pk), ago=timedelta(days=number), agent="=cmd()")
     # At the same moment: the order is that of their ids.
