@@ -79,12 +79,17 @@ def not_me(browser: OpenBrowser) -> Iterator[Step]:
 
 
 def from_an_address(browser: OpenBrowser) -> Iterator[Step]:
-    """An administrator asks who was signed in from the stranger's address. The errands before have ended that."""
+    """An administrator ends all sessions from the stranger's address, whoever's they are."""
+    for name in ("grace", "ines", "jun"):
+        browser(name, address=STRANGER, user_agent=FIREFOX_LINUX)
     page = browser("admin")
     page.goto("/admin/redsess_history/signin/")
     page.locator("#searchbar").fill(STRANGER)
     yield Step(page, page.locator("#changelist-search [type=submit]"))
-    yield Step(page, page.locator("#result_list tr", has_text="elif").get_by_role("link", name="sam"))
+    yield Step(page, page.locator("#changelist-filter").get_by_role("link", name="Still signed in"))
+    yield Step(page, page.locator(".redsess-end-all .redsess-end"))
+    page.locator("[name=message]").fill(MESSAGE)
+    yield Step(page, page.locator(".redsess-confirm [type=submit]").first)
     yield Step(page)
 
 
