@@ -6,7 +6,7 @@ show what ``querysets``, ``online`` and ``viewed`` return, and send nothing to t
 """
 
 from django_redsess.admin.sessions import OnlineSessionAdmin
-from django_redsess.admin.users import UserSessionsMixin
+from django_redsess.admin.users_sessions import UserSessionsMixin
 from django_redsess.admin.viewed_items import PopularItemAdmin
 
 __all__ = ["OnlineSessionAdmin", "PopularItemAdmin", "UserSessionsMixin"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.contrib import messages
 from django.contrib.auth.models import AbstractBaseUser
@@ -15,9 +15,10 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin import log_entries, pages
+from django_redsess.admin.access import Access
 from django_redsess.admin.users import hidden_users, name_among, users_admin
 from django_redsess.online import labels
-from django_redsess.permissions import keeps_all_of, rules, unstored_session
+from django_redsess.permissions import rules
 from django_redsess.querysets import users_by_id
 
 HOURS = {
@@ -36,57 +37,32 @@ HOURS_WITHOUT_END = {
 PER_PAGE = 100
 
 
-Rule = Callable[[str, AbstractBaseUser | None], bool]
-"""Takes the primary key of a user, and the user. None stands for a deleted user."""
-
-
-def rule_for_sessions(request: HttpRequest, sessions: Any) -> Rule:
-    """
-    Return a function that tells whether the administrator may see and end all sessions of a user.
-
-    It asks what a subclass of ``OnlineSessionAdmin`` has as rules: ``sessions`` is the admin of sessions. Without rules
-    it is always True. The methods that decide about a session are asked about one that is not stored: a user who is
-    blocked has none.
-    """
-    listed = sessions.sessions(request)
-
-    def holds(user_id: str, user: AbstractBaseUser | None) -> bool:
-        # get_queryset() of a subclass may leave out some of them.
-        if not keeps_all_of(listed, user_id):
-            return False
-        if not (sessions.asks_each or rules().ends_by_own_rule):
-            return True
-        row = unstored_session(user_id, user)
-        return sessions.has_view_permission(request, row) and sessions.has_end_permission(request, row)  # type: ignore[no-any-return]
-
-    return holds
-
-
-def users_with_shown_block(
-    request: HttpRequest, sessions: Any, user_ids: set[str]
-) -> dict[str, AbstractBaseUser | None]:
+def users_with_shown_block(access: Access, user_ids: set[str]) -> dict[str, AbstractBaseUser | None]:
     """
     Return those of the users whose blocks the administrator may see, by primary key. None stands for a deleted user.
 
-    The rules of this site decide, and those of its own admin of users and of ``sessions``, the admin of sessions.
+    The rules of this site decide, and those of its own admin of users and of sessions.
     """
-    may_see_block = rules().may_see_block
+    request, may_see_block = access.request, rules().may_see_block
     if not may_see_block(request.user):
         return {}
     users = users_by_id(user_ids)
-    hidden, rule = hidden_users(request, sessions.admin_site, user_ids, users), rule_for_sessions(request, sessions)
+    hidden = hidden_users(request, access.site, user_ids, users)
     shown = {user_id: users.get(user_id) for user_id in user_ids - hidden}
-    return {key: user for key, user in shown.items() if may_see_block(request.user, user) and rule(key, user)}
+    may_end = access.may_end_new_of
+    return {key: user for key, user in shown.items() if may_see_block(request.user, user) and may_end(key, user)}
 
 
-def user_to_block(request: HttpRequest, sessions: Any, user_id: str) -> AbstractBaseUser | None:
-    """
-    Return the user with this primary key if the administrator may block the user, and lift the block, else None.
+def user_to_unblock(access: Access, user_id: str) -> AbstractBaseUser | None:
+    """Return the user with this primary key if the administrator may lift a block of the user, else None."""
+    user = users_with_shown_block(access, {user_id}).get(user_id)
+    return user if user is not None and rules().may_block(access.request.user, user) else None
 
-    They may if they may see a block of the user, see :func:`users_with_shown_block`, and the rules of this site say so.
-    """
-    user = users_with_shown_block(request, sessions, {user_id}).get(user_id)
-    return user if user is not None and rules().may_block(request.user, user) else None
+
+def user_to_block(access: Access, user_id: str) -> AbstractBaseUser | None:
+    """Return the user whom the administrator may block, and all of whose sessions they may end, else None."""
+    user = user_to_unblock(access, user_id)
+    return user if user is not None and access.may_end_all_of(user) else None
 
 
 ASKED = "asked"
@@ -106,18 +82,19 @@ class ShownBlock(NamedTuple):
     fields: dict[str, str]
 
 
-def shown_block(
-    request: HttpRequest, sessions: Any, user: AbstractBaseUser, fields: Mapping[str, str]
-) -> ShownBlock | None:
+def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str] | None = None) -> ShownBlock | None:
     """
     Return the block of ``user`` as a page shows it. None for no block, and for who may not see it.
 
-    ``fields`` tell the form that lifts it where to return to: see :func:`unblock_view`.
+    ``fields`` tell the form that lifts it where to return to, see :func:`unblock_view`: to the page of the request, if
+    they are None.
     """
     user_id = online.user_id_of(user)
-    if not users_with_shown_block(request, sessions, {user_id}) or (block := online.block_of(user)) is None:
+    if not users_with_shown_block(access, {user_id}) or (block := online.block_of(user)) is None:
         return None
-    may_lift = rules().may_block(request.user, user)
+    if fields is None:
+        fields = pages.return_page_of(access.request).parameters
+    may_lift = rules().may_block(access.request.user, user)
     return ShownBlock(labels.block_text(block), str(user), {**fields, "user": user_id} if may_lift else {})
 
 
@@ -142,24 +119,25 @@ def parse_button(value: str) -> tuple[timedelta, str]:
     return timedelta(hours=int(hours)), user_id
 
 
-def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
-    """Show who is blocked: the page of ``sessions``, the admin of sessions."""
-    if not (rules().may_see_block(request.user) and sessions.has_view_permission(request)):
+def blocked_view(access: Access) -> HttpResponse:
+    """Show who is blocked."""
+    request = access.request
+    if not (rules().may_see_block(request.user) and access.may_see()):
         raise PermissionDenied
     given = request.GET.get("page", "")
     number = min(max(1, int(given)), 50) if given.isascii() and given.isdecimal() and len(given) < 4 else 1
     start = (number - 1) * PER_PAGE
     found = online.blocked(offset=start, limit=PER_PAGE)
-    users = users_with_shown_block(request, sessions, {each.user_id for each in found})
+    users = users_with_shown_block(access, {each.user_id for each in found})
     enders = {each.by for each in found if each.user_id in users} - {""}
     named_enders = users_by_id(enders)
-    hidden = hidden_users(request, sessions.admin_site, enders, named_enders)
+    hidden = hidden_users(request, access.site, enders, named_enders)
     rows = [
         {
-            "user": _named(request, sessions, users, each.user_id),
+            "user": _named(access, users, each.user_id),
             "until": labels.exactly(each.until),
             "message": each.message,
-            "by": _by(request, sessions, named_enders, hidden, each.by),
+            "by": _by(access, named_enders, hidden, each.by),
             "block": _to_lift(request, users[each.user_id]),
         }
         for each in found
@@ -170,19 +148,20 @@ def blocked_view(sessions: Any, request: HttpRequest) -> HttpResponse:
         "earlier": number - 1,
         "later": number + 1 if len(found) == PER_PAGE and number < 50 else 0,
     }
-    return sessions.render_page(request, TEMPLATE, gettext("Blocked users"), context)  # type: ignore[no-any-return]
+    return access.admin.render_page(request, TEMPLATE, gettext("Blocked users"), context)
 
 
-def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
+def unblock_view(access: Access) -> HttpResponse:
     """
     Lift the block of one user, and return to where the button was pressed.
 
     That is the page of blocked users, unless the form has what :func:`pages.return_page_of` reads, or ``ASKED``.
     """
-    if not (rules().may_block(request.user) and sessions.has_view_permission(request)):
+    request, site = access.request, access.site
+    if not (rules().may_block(request.user) and access.may_see()):
         raise PermissionDenied
     user_id = request.POST.get("user", "")
-    user = user_to_block(request, sessions, user_id)
+    user = user_to_unblock(access, user_id)
     if user is None:
         raise PermissionDenied
     name = pages.name_html(str(user))
@@ -192,8 +171,8 @@ def unblock_view(sessions: Any, request: HttpRequest) -> HttpResponse:
         messages.info(request, pages.fill_html(gettext("%(user)s was not blocked any more."), user=name))
     page = pages.return_page_of(request)
     if ASKED in request.POST:
-        return HttpResponseRedirect(pages.end_url(request, sessions.admin_site, query=pages.users_query([user_id])))
-    url = page.url(sessions.admin_site) if page.parameters else pages.sessions_url("blocked", sessions.admin_site)
+        return HttpResponseRedirect(pages.end_url(request, site, query=pages.users_query([user_id])))
+    url = page.url(site) if page.parameters else pages.sessions_url("blocked", site)
     return HttpResponseRedirect(url)
 
 
@@ -206,21 +185,17 @@ def _to_lift(request: HttpRequest, user: AbstractBaseUser | None) -> ShownBlock 
     return ShownBlock("", str(user), {"user": online.user_id_of(user)})
 
 
-def _by(
-    request: HttpRequest, sessions: Any, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str
-) -> str:
+def _by(access: Access, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str) -> str:
     # As of who has ended a session: a user whom a rule hides is named by the key.
     if user_id in hidden:
         return name_among({}, user_id)
-    return _named(request, sessions, users, user_id) if user_id else ""
+    return _named(access, users, user_id) if user_id else ""
 
 
-def _named(
-    request: HttpRequest, sessions: Any, users: Mapping[str, AbstractBaseUser | None], user_id: str
-) -> SafeString:
+def _named(access: Access, users: Mapping[str, AbstractBaseUser | None], user_id: str) -> SafeString:
     user = users.get(user_id)
     name = pages.name_html(str(user) if user is not None else gettext("deleted user %s") % user_id)
-    if user is None or users_admin(request, sessions.admin_site) is None:
+    if user is None or users_admin(access.request, access.site) is None:
         return name
-    url = pages.admin_url(user, sessions.admin_site)
+    url = pages.admin_url(user, access.site)
     return pages.link_html(url, name) if url else name

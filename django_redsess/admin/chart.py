@@ -23,7 +23,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, times
-from django_redsess.admin.pages import ListAdmin, shown_number
+from django_redsess.admin.access import Access
+from django_redsess.admin.pages import shown_number
 from django_redsess.conf import conf
 from django_redsess.online.labels import known_server_day, known_server_time
 from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, count_evicted, slot_of
@@ -236,13 +237,13 @@ def list_head(request: HttpRequest) -> dict[str, Any]:
     return {"picture": picture, "now": now, "at": at, "as_of": _as_of(at), "header": conf.PASSIVE_HEADER}
 
 
-def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpResponse:
+def numbers_view(access: Access) -> HttpResponse:
     """Show how many were active and signed in during the last day, week or month, or on one day."""
-    if not sessions_admin.has_view_permission(request):
+    if not access.may_see():
         raise PermissionDenied
-    today = known_server_day()
-    day = _day_asked_for(request, today)
-    name = request.GET.get("range", "")
+    asked, today = access.request.GET, known_server_day()
+    day = _day_asked_for(asked.get("day", ""), today)
+    name = asked.get("range", "")
     name = name if name in RANGES else "day"
     hours, _ = RANGES[name]
     bounds = (times.midnight(day), times.midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
@@ -266,12 +267,12 @@ def numbers_view(sessions_admin: ListAdmin, request: HttpRequest) -> HttpRespons
         "zone": timezone.get_current_timezone_name(),
     }
     title = name_of_page if day or now.active is None else counts_heading(now.signed_in, now.active)
-    return sessions_admin.render_page(request, NUMBERS_TEMPLATE, title, context)
+    return access.admin.render_page(access.request, NUMBERS_TEMPLATE, title, context)
 
 
-def _day_asked_for(request: HttpRequest, today: date) -> date | None:
+def _day_asked_for(text: str, today: date) -> date | None:
     try:
-        day = parse_date(request.GET.get("day", ""))
+        day = parse_date(text)
     except ValueError:
         return None
     return day if day and today - timedelta(days=DAYS_KEPT) < day <= today else None

@@ -1,30 +1,35 @@
-"""Ending sessions in the admin: the views that end them, and what they say of it."""
+"""Ending sessions in the admin: the view that ends them, and what it says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, cast
 
-from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib import messages
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, path
+from django.http import HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext, gettext_lazy, ngettext
-from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_POST, require_safe
+from django.utils.translation import gettext, ngettext
 
 from django_redsess import online
-from django_redsess.admin import blocking, log_entries, own_sessions, pages
-from django_redsess.admin.end_form import EndForm, Progress, progress_of, signed_progress
-from django_redsess.admin.question import QuestionAdmin
-from django_redsess.admin.users import deactivate_user
+from django_redsess.accounts import reauthentication
+from django_redsess.admin import blocking, log_entries, pages
+from django_redsess.admin.access import Access
+from django_redsess.admin.question import (
+    EndForm,
+    ask_before_end,
+    ask_to_deactivate,
+    count_to_end,
+    own_among,
+    redirect_back,
+    render_question,
+    report_gone,
+    sessions_to_end,
+)
+from django_redsess.admin.users import deactivate_user, user_to_deactivate
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
@@ -32,256 +37,287 @@ from django_redsess.online.browsers import browser_name
 from django_redsess.online.ending import BulkEnding, confirmed_too_few, least_confirmed
 from django_redsess.online.labels import server_time
 from django_redsess.online.listing import SIDS_MAX
+from django_redsess.permissions import is_own_session
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.responses import unavailable_response
 from django_redsess.signals import EndedSession
 
-END_MAX = 50_000  # After so many sessions a request stops, and its page offers to continue.
+END_MAX = 50_000  # After so many sessions a request stops, and asks about the others.
 END_SECONDS = 5.0  # After so long a request stops, too.
 NAMES_MAX = 3  # A message names so many users.
 
-hides_password = sensitive_post_parameters("password")
+TEMPLATE = "admin/django_redsess/onlinesession/password.html"
+NOT_REPEATED = ("csrfmiddlewaretoken", "username", "password")
 
 
-class EndingAdmin(QuestionAdmin):
+def end_view(access: Access) -> HttpResponse:
+    """End the sessions that were confirmed, and save that in the users' histories."""
+    access.require_end()
+    form = EndForm(access.request.POST)
+    if not form.is_valid():
+        return ask_before_end(access, access.request.POST.dict(), form)
+    end = _end_chosen if form.cleaned_data["sids"] else _end_matching
+    if form.cleaned_data["deactivate"]:
+        end = _deactivate
+    elif form.cleaned_data["block"]:
+        end = _block
+    try:
+        return end(access, form)
+    except SessionStoreUnavailable as error:
+        # No error that would leave this view: with ATOMIC_REQUESTS, it would undo the lines in the histories.
+        return unavailable_response(access.request, error)
+
+
+def _end_chosen(access: Access, form: EndForm) -> HttpResponse:
+    data, own_sid = form.cleaned_data, access.own_sid
+    chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
+    # A session may have got another sid since the page was shown, the administrator's own too.
+    current = [session.sid for session in online.find(list(chosen), follow=True)]
+    found = {session.sid: session for session in access.look_up(*current)}
+    if include_other_own(access, found.values()) and (question := _ask_for_password(access)):
+        return question
+    gone = len(chosen) - len(found)
+    if own_sid in found and not data["own"]:
+        if len(found) == 1:
+            return ask_before_end(access, data, form)
+        del found[own_sid]
+    sids, ended = end_found(access, found.values(), data["message"], data["note"])
+    _report_ended(access, _text_of(access, ended, found), ended.confirmed_by)
+    _report_protected(access, len(found) - len(sids))
+    report_gone(access, gone + len(sids) - len(ended))
+    return redirect_back(access)
+
+
+def _end_matching(access: Access, form: EndForm) -> HttpResponse:
+    data = form.cleaned_data
+    matching = sessions_to_end(access, data["query"])
+    if match_other_own(access, matching) and (question := _ask_for_password(access)):
+        return question
+    is_counted = data["latest"] is not None and (data["number"] is not None or matching.found_sids is None)
+    if not is_counted or matching.sids is not None:
+        # This form is not from our page, or the query now means something else.
+        return ask_before_end(access, {**data, "place": ""})
+    if access.are_everyones(matching) and not access.may_end_everyones():
+        raise PermissionDenied
+    # The message about one session names its browser. A second row may be the administrator's own, which stays.
+    rows = {session.sid: session for session in matching[:2]} if data["number"] == 1 else {}
+    work = _work(access, matching, data["message"], data["latest"], limit=data["number"], place=data["place"])
+    with log_entries.saving_ends(access.request, data["message"], data["note"]) as done:
+        ended = done.kicked
+        work.run(seconds=END_SECONDS, limit=END_MAX)
+        is_over = work.done or not count_to_end(access, data["query"])
+        if is_over:
+            # Only sessions that stay may be left.
+            work.run()
+        replicas = work.confirmed_by
+        if is_over and data["own"]:
+            own = filter(access.may_end, own_among(access, matching))
+            batch = online.end(*(each.sid for each in own), message=data["message"])
+            replicas = least_confirmed(replicas, batch.confirmed_by)
+    if not is_over:
+        _report_ended(access, _text_of(access, ended, rows), replicas)
+        # Where a rule in Python is asked, the next request goes on where this one stopped. Others begin again: what has
+        # ended is in no list.
+        place = ":".join(map(str, work.place)) if access.asks_each else ""
+        return ask_before_end(access, {**data, "place": place})
+    _sign_out_if_own(access, ended)
+    if not ended and not data["place"]:
+        messages.warning(access.request, gettext("There is no session here that you can end."))
+    _report_ended(access, _text_of(access, ended, rows), replicas)
+    return redirect_back(access)
+
+
+def _work(
+    access: Access,
+    matching: SessionQuerySet,
+    message: str,
+    latest: int,
+    *,
+    limit: int | None = None,
+    place: tuple[int, str, str] | None = None,
+) -> BulkEnding:
+    def choose(sessions: list[online.Session]) -> list[str]:
+        return [row.sid for row in matching.rows_of(sessions) if access.may_end_other(row)]
+
+    return BulkEnding(
+        matching.session_filter,
+        message=message,
+        latest=latest,
+        keep=[access.own_sid or ""],
+        keep_users=access.protected_users(),
+        choose=choose if access.asks_each else None,
+        by_seen=matching.by_seen,
+        limit=limit,
+        place=place,
+    )
+
+
+def end_found(
+    access: Access, found: Iterable[OnlineSession], message: str, note: str = ""
+) -> tuple[list[str], EndedList]:
     """
-    The part of ``OnlineSessionAdmin`` that ends sessions: it asks first, ends them batch by batch, and says what ended.
+    End those of the sessions ``found`` that the administrator may end, and save that in the users' histories.
 
-    Where a rule in Python decides about each session, or a search found them, the sessions are read first and ended one
-    by one.
+    The users read ``message``. Only the histories have ``note``. Return their sids, and the sessions that were there.
+    If the request's own is one of these, it is signed out.
     """
+    superusers = access.protected_users()
+    sids = [session.sid for session in found if access.may_end(session)]
+    # A guest may sign in as a superuser meanwhile: the script looks again.
+    with log_entries.saving_ends(access.request, message, note):
+        ended = online.end(*sids, message=message, keep_users=superusers)
+    _sign_out_if_own(access, ended)
+    return sids, ended
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view
-        return [
-            path("confirm/", view(require_safe(self.confirm_view)), name="django_redsess_onlinesession_confirm"),
-            path("end/", view(require_POST(hides_password(self.end_view))), name="django_redsess_onlinesession_end"),
-            *super().get_urls(),
-        ]
 
-    @admin.action(description=gettext_lazy("End selected sessions"), permissions=["end"])
-    def end_selected(self, request: HttpRequest, queryset: QuerySet[OnlineSession]) -> HttpResponse:
-        """Ask whether to end the selected sessions, or all that match the list's query."""
-        if request.POST.get("select_across") == "1":
-            return self.ask(request, {"query": request.GET.urlencode()})
-        return self.ask(request, {"sids": " ".join(request.POST.getlist(ACTION_CHECKBOX_NAME)[:SIDS_MAX])})
+def end_user_sessions(access: Access, user_id: str, message: str, note: str = "") -> EndedList:
+    """
+    End the sessions of a user that the administrator may end, but for the request's own, and save that.
 
-    def confirm_view(self, request: HttpRequest) -> HttpResponse:
-        """Ask whether to end the session ``sid``; without that parameter, all that match the query."""
-        sid = request.GET.get("sid")
-        return self.ask(request, {"query": pages.without_return_page(request.GET)} if sid is None else {"sids": sid})
+    ``message`` and ``note`` are as in :func:`end_found`. Raises PermissionDenied if the user is protected, as
+    superusers are from all others.
+    """
+    if user_id in access.protected_users():
+        raise PermissionDenied("You may not end the sessions of this user.")
+    matching = access.sessions().of_users([user_id])
+    if matching.sids is not None:
+        # The site's own list names its sessions, or has guests only.
+        _, ended = end_found(access, filter(access.may_end_other, matching), message, note)
+        return ended
+    _, latest = online.count_at(matching.session_filter)
+    with log_entries.saving_ends(access.request, message, note):
+        return _work(access, matching, message, latest).run()
 
-    def end_view(self, request: HttpRequest) -> HttpResponse:
-        """End the sessions that were confirmed, and save that in the users' histories."""
-        self._require_permission(request)
-        form = EndForm(request.POST)
-        if not form.is_valid():
-            return self.ask(request, request.POST.dict(), form)
-        end = self._end_by_sid if form.cleaned_data["sids"] else self._end_by_query
-        if form.cleaned_data["deactivate"]:
-            end = self._deactivate
-        elif form.cleaned_data["block"]:
-            end = self._block
+
+def block_user(access: Access, user: AbstractBaseUser, until: datetime, message: str, note: str = "") -> EndedCount:
+    """
+    Block ``user``, end all sessions of the user, and save both in the user's history.
+
+    See :func:`blocking.user_to_block` for who may be blocked. Only the history has ``note``. The other arguments and
+    the errors are those of :func:`django_redsess.online.block`.
+    """
+    with log_entries.saving_ends(access.request, message, note) as done:
         try:
-            return end(request, form)
-        except SessionStoreUnavailable as error:
-            # No error that would leave this view: with ATOMIC_REQUESTS, it would undo the lines in the histories.
-            return unavailable_response(request, error)
+            return online.block(user, until=until, message=message, by=cast(AbstractBaseUser, access.request.user))
+        finally:
+            if done.blocked:
+                log_entries.save_block(access.request, user, until, message, note)
 
-    def _end_by_sid(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        data, own_sid = form.cleaned_data, pages.own_sid_of(request)
-        chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
-        # A session may have got another sid since the page was shown, the administrator's own too.
-        current = [session.sid for session in online.find(list(chosen), follow=True)]
-        found = {session.sid: session for session in self.look_up(request, *current)}
-        if own_sessions.include_other_own(request, found.values()) and (
-            question := own_sessions.ask_for_password(self, request)
-        ):
-            return question
-        gone = len(chosen) - len(found)
-        if own_sid in found and not data["own"]:
-            if len(found) == 1:
-                return self.ask(request, data, form)
-            del found[own_sid]
-        sids, ended = self.end_found(request, found.values(), data["message"], data["note"])
-        response = self._answer(request, self._text_of(request, ended, found), ended.confirmed_by)
-        self._report_protected(request, len(found) - len(sids))
-        self._report_gone(request, gone + len(sids) - len(ended))
-        return response
 
-    def end_found(
-        self, request: HttpRequest, found: Iterable[OnlineSession], message: str, note: str = ""
-    ) -> tuple[list[str], EndedList]:
-        """
-        End those of the sessions ``found`` that the administrator may end, and save that in the users' histories.
+def _deactivate(access: Access, form: EndForm) -> HttpResponse:
+    """Ask once more. Then deactivate the account, end all sessions of its user, and say so."""
+    data = form.cleaned_data
+    user = user_to_deactivate(access, data["deactivate"])
+    if user is None:
+        raise PermissionDenied
+    if not data["is_confirmed"]:
+        return ask_to_deactivate(access, user, data)
+    ended, replicas, is_outage = deactivate_user(access.request, user, data["message"], data["note"])
+    name = pages.name_html(str(user))
+    if is_outage:
+        text = gettext(
+            "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
+            "be ended, because the server of the sessions does not answer. Look again in a while."
+        )
+        return render_question(access, {"outage": pages.fill_html(text, user=name)})
+    text = gettext("The account of %(user)s was deactivated.")
+    messages.success(access.request, pages.fill_html(text, user=name))
+    _report_ended(access, ended_text(ended), replicas)
+    return redirect_back(access)
 
-        The users read ``message``. Only the histories have ``note``. Return their sids, and the sessions that were
-        there. If the request's own is one of these, it is signed out.
-        """
-        superusers = self._protected_user_ids(request)
-        sids = [session.sid for session in found if self.has_end_permission(request, session)]
-        # A guest may sign in as a superuser meanwhile: the script looks again.
-        with log_entries.saving_ends(request, message, note):
-            ended = online.end(*sids, message=message, keep_users=superusers)
-        self._sign_out_if_own(request, ended)
-        return sids, ended
 
-    def end_of_user(self, request: HttpRequest, user_id: str, message: str, note: str = "") -> EndedList:
-        """
-        End the sessions of a user that the administrator may end, but for the request's own, and save that.
+def _block(access: Access, form: EndForm) -> HttpResponse:
+    """Block the user, end all sessions of the user, and say so."""
+    time, user_id = blocking.parse_button(form.cleaned_data["block"])
+    data, user = form.cleaned_data, blocking.user_to_block(access, user_id)
+    if user is None:
+        raise PermissionDenied
+    until = server_time() + time
+    ended = block_user(access, user, until, data["message"], data["note"])
+    name = pages.name_html(str(user))
+    text = gettext("%(user)s can’t sign in until %(time)s.")
+    messages.success(access.request, pages.fill_html(text, user=name, time=labels.exactly(until)))
+    _report_ended(access, user_text(ended, name), ended.confirmed_by)
+    return redirect_back(access)
 
-        ``message`` and ``note`` are as in :meth:`end_found`. Raises PermissionDenied if the user is protected, as
-        superusers are from all others.
-        """
-        if user_id in self._protected_user_ids(request):
-            raise PermissionDenied("You may not end the sessions of this user.")
-        matching = self.sessions(request).of_users([user_id])
-        if matching.sids is not None:
-            # The site's own list names its sessions, or has guests only.
-            others = filter(partial(self._may_end_other, request), matching)
-            _, ended = self.end_found(request, others, message, note)
-            return ended
-        _, latest = online.count_at(matching.session_filter)
-        work = self._work(request, matching, {"message": message, "latest": latest}, Progress())
-        with log_entries.saving_ends(request, message, note):
-            return work.run()
 
-    def block(
-        self, request: HttpRequest, user: AbstractBaseUser, until: datetime, message: str, note: str = ""
-    ) -> EndedCount:
-        """
-        Block ``user``, end all sessions of the user, and save both in the user's history.
+# Other sessions of the administrator's own end after the password was given again. Otherwise a copied cookie of a
+# member of staff would end here what it can't on the self-service pages.
 
-        See :meth:`to_block` for who may be blocked. Only the history has ``note``. The other arguments and the errors
-        are those of :func:`django_redsess.online.block`.
-        """
-        with log_entries.saving_ends(request, message, note) as done:
-            try:
-                return online.block(user, until=until, message=message, by=cast(AbstractBaseUser, request.user))
-            finally:
-                if done.blocked:
-                    log_entries.save_block(request, user, until, message, note)
 
-    def _end_by_query(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        data = form.cleaned_data
-        matching, progress = self._matching(request, data["query"]), progress_of(request, data)
-        if own_sessions.match_other_own(request, matching) and (
-            question := own_sessions.ask_for_password(self, request)
-        ):
-            return question
-        is_ours = data["latest"] is not None and (data["progress"] or matching.found_sids is None)
-        if not is_ours or matching.sids is not None or progress is None:
-            # This form is not from our page, or the query now means something else.
-            return self.ask(request, data)
-        # The message about one session names its browser. A second row may be the administrator's own, which stays.
-        rows = {session.sid: session for session in matching[:2]} if progress.total == 1 else {}
-        if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
-            raise PermissionDenied
-        work = self._work(request, matching, data, progress)
-        with log_entries.saving_ends(request, data["message"], data["note"]) as done:
-            ended = done.kicked
-            replicas = least_confirmed(progress.confirmed_by, work.run(seconds=END_SECONDS, limit=END_MAX).confirmed_by)
-            if work.done and data["own"]:
-                own = filter(partial(self.has_end_permission, request), self._own_among(request, matching))
-                batch = online.end(*(each.sid for each in own), message=data["message"])
-                replicas = least_confirmed(replicas, batch.confirmed_by)
-        so_far = progress.ended + len(ended)
-        if not work.done:
-            progress = Progress(so_far, max(so_far, progress.total), work.place, replicas)
-            signed = signed_progress(request, data["query"], data["latest"], progress)
-            rest = EndForm(initial={**data, "progress": signed})
-            return self._question(request, {"ended": so_far, "number": progress.total, "continues": True, "form": rest})
-        self._sign_out_if_own(request, ended)
-        if not so_far:
-            messages.warning(request, gettext("There is no session here that you can end."))
-        # Whose sessions the requests before this one have ended is not known here.
-        text = count_text(so_far) if progress.ended else self._text_of(request, ended, rows)
-        return self._answer(request, text, replicas)
+def include_other_own(access: Access, sessions: Iterable[OnlineSession]) -> bool:
+    """Tell whether any of ``sessions`` is the administrator's own, and not the present one."""
+    user: Any = access.request.user
+    return any(is_own_session(user, session) and session.sid != access.own_sid for session in sessions)
 
-    def _work(
-        self, request: HttpRequest, matching: SessionQuerySet, data: dict[str, Any], progress: Progress
-    ) -> BulkEnding:
-        def choose(sessions: list[online.Session]) -> list[str]:
-            return [row.sid for row in matching.rows_of(sessions) if self._may_end_other(request, row)]
 
-        return BulkEnding(
-            matching.session_filter,
-            message=data["message"],
-            latest=data["latest"],
-            keep=[pages.own_sid_of(request) or ""],
-            keep_users=self._protected_user_ids(request),
-            choose=choose if self.asks_each else None,
-            by_seen=matching.by_seen,
-            limit=progress.total - progress.ended if progress.total else None,
-            place=progress.place,
+def match_other_own(access: Access, matching: SessionQuerySet) -> bool:
+    """Tell whether any of the sessions that match, at any time, is the administrator's own, and not the present one."""
+    user: Any = access.request.user
+    asked, user_id = matching.session_filter, online.user_id_of(user)
+    if asked.guests == "only" or (asked.user_ids is not None and user_id not in asked.user_ids):
+        return False
+    own = OnlineSession.online.of_users([user_id])
+    if matching.sids is None and not asked.names_client:
+        return include_other_own(access, own)
+    return include_other_own(access, matching.filter(sid__in=[session.sid for session in own]))
+
+
+def _ask_for_password(access: Access) -> HttpResponse | None:
+    """Return the page that asks for the password, if it must. Its form repeats the request, with the password."""
+    request, user = access.request, cast(Any, access.request.user)
+    form = reauthentication.ask_password(request, user)
+    if form is None:
+        return None
+    context = {
+        "form": form,
+        "username": user.get_username(),
+        "repeated": [(name, each) for name, sent in request.POST.lists() if name not in NOT_REPEATED for each in sent],
+        "back": pages.return_page_of(request).url(access.site),
+    }
+    page = access.admin.render_page(request, TEMPLATE, gettext("End sessions"), context)
+    if form.is_locked:
+        page.status_code = 429
+        page["Retry-After"] = str(reauthentication.RECENT_SECONDS)
+    return page
+
+
+def _sign_out_if_own(access: Access, ended: Sequence[EndedSession]) -> None:
+    if access.own_sid in {session.sid for session in ended}:
+        # Messages may be kept in the session. They would be saved to one that has ended.
+        access.request.session.flush()
+
+
+def _text_of(access: Access, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]) -> SafeString:
+    # An administrator who ended their own session reads this on the sign-in page: it names nobody.
+    return count_text(len(ended)) if access.own_sid is None else ended_text(ended, rows)
+
+
+def _report_ended(access: Access, text: SafeString, replicas: int | None) -> None:
+    """Say what has ended, in ``text``, with a warning if too few replicas have it."""
+    if text:
+        told = format_html("{} {}", text, labels.confirmation_text(replicas)) if replicas is not None else text
+        messages.add_message(
+            access.request, messages.WARNING if confirmed_too_few(replicas) else messages.SUCCESS, told
         )
 
-    def _deactivate(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        """Ask once more. Then deactivate the account, end all sessions of its user, and say so."""
-        data = form.cleaned_data
-        user = self._to_deactivate(request, data["deactivate"])
-        if user is None:
-            raise PermissionDenied
-        if not data["is_confirmed"]:
-            return self.ask_to_deactivate(request, user, data)
-        ended, replicas, is_outage = deactivate_user(request, user, data["message"], data["note"])
-        name = pages.name_html(str(user))
-        if is_outage:
-            text = gettext(
-                "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
-                "be ended, because the server of the sessions does not answer. Look again in a while."
-            )
-            return self._question(request, {"outage": pages.fill_html(text, user=name)})
-        messages.success(request, pages.fill_html(gettext("The account of %(user)s was deactivated."), user=name))
-        return self._answer(request, ended_text(ended), replicas)
 
-    def _block(self, request: HttpRequest, form: EndForm) -> HttpResponse:
-        """Block the user, end all sessions of the user, and say so."""
-        time, user_id = blocking.parse_button(form.cleaned_data["block"])
-        data, user = form.cleaned_data, self.to_block(request, user_id)
-        if user is None:
-            raise PermissionDenied
-        until = server_time() + time
-        ended = self.block(request, user, until, data["message"], data["note"])
-        name = pages.name_html(str(user))
-        text = gettext("%(user)s can’t sign in until %(time)s.")
-        messages.success(request, pages.fill_html(text, user=name, time=labels.exactly(until)))
-        return self._answer(request, user_text(ended, name), ended.confirmed_by)
-
-    def _sign_out_if_own(self, request: HttpRequest, ended: Sequence[EndedSession]) -> None:
-        if pages.own_sid_of(request) in {session.sid for session in ended}:
-            # Messages may be kept in the session. They would be saved to one that has ended.
-            request.session.flush()
-
-    def _text_of(
-        self, request: HttpRequest, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]
-    ) -> SafeString:
-        # An administrator who ended their own session reads this on the sign-in page: it names nobody.
-        return count_text(len(ended)) if pages.own_sid_of(request) is None else ended_text(ended, rows)
-
-    def _answer(self, request: HttpRequest, text: SafeString, replicas: int | None) -> HttpResponse:
-        """Say what has ended, in ``text``, with a warning if too few replicas have it. Return to the list."""
-        if text:
-            told = format_html("{} {}", text, labels.confirmation_text(replicas)) if replicas is not None else text
-            messages.add_message(request, messages.WARNING if confirmed_too_few(replicas) else messages.SUCCESS, told)
-        return self._back(request)
-
-    def _report_protected(self, request: HttpRequest, count: int) -> None:
-        if not count:
-            return
-        if self._has_custom_rule:
-            text = ngettext(
-                "%(count)s session was not ended: you may not end it.",
-                "%(count)s sessions were not ended: you may not end them.",
-                count,
-            )
-        else:
-            text = ngettext(
-                "%(count)s session was not ended: it is a superuser's, and only superusers can end it.",
-                "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
-                count,
-            )
-        messages.warning(request, text % {"count": pages.shown_number(count)})
+def _report_protected(access: Access, count: int) -> None:
+    if not count:
+        return
+    if access.ends_by_own_rule:
+        text = ngettext(
+            "%(count)s session was not ended: you may not end it.",
+            "%(count)s sessions were not ended: you may not end them.",
+            count,
+        )
+    else:
+        text = ngettext(
+            "%(count)s session was not ended: it is a superuser's, and only superusers can end it.",
+            "%(count)s sessions were not ended: they are superusers', and only superusers can end them.",
+            count,
+        )
+    messages.warning(access.request, text % {"count": pages.shown_number(count)})
 
 
 def count_text(count: int) -> SafeString:

@@ -6,7 +6,6 @@ import csv
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,7 +16,8 @@ from django.http import HttpRequest, HttpResponseBadRequest, StreamingHttpRespon
 from django.http.response import HttpResponseBase
 from django.utils import translation
 
-from django_redsess.admin import log_entries, pages
+from django_redsess.admin import log_entries
+from django_redsess.admin.access import Access
 from django_redsess.online import fields
 from django_redsess.online.fields import ExportedRow, csv_row, exported_row
 from django_redsess.online.labels import known_server_day
@@ -35,21 +35,21 @@ logger = logging.getLogger("django_redsess")
 Batches = Iterator[list[ExportedRow]]
 
 
-def export_view(sessions_admin: Any, request: HttpRequest) -> HttpResponseBase:
+def export_view(access: Access) -> HttpResponseBase:
     """Send the sessions that match the query, in the ``format`` of the form."""
-    if not sessions_admin.has_export_permission(request):
+    admin, request = access.admin, access.request
+    if not admin.has_export_permission(request):
         raise PermissionDenied
     file_format = request.POST.get("format", "")
     if file_format not in ("csv", "json"):
         return HttpResponseBadRequest()
-    listed = sessions_admin.changelist_of(request, request.GET.urlencode())
+    listed = admin.changelist_of(request, request.GET.urlencode())
     if listed is None:
         return HttpResponseBadRequest()
     sessions: SessionQuerySet = listed.queryset
     # Written before the first byte is sent: whoever breaks off may have got the first part.
     log_entries.save_export(request, sessions.count(), file_format, query_text(request))
-    may_view = partial(sessions_admin.has_view_permission, request)
-    batches = _batches(sessions, may_view, pages.own_sid_of(request))
+    batches = _batches(access, sessions)
     looked_through, is_all = sessions.looked_through, not sessions.is_cut
     newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
     last = {"is_all": is_all, "looked_through": looked_through and looked_through.count}
@@ -90,7 +90,7 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
     )
 
 
-def _batches(sessions: SessionQuerySet, may_view: Any, own_sid: str | None) -> Batches:
+def _batches(access: Access, sessions: SessionQuerySet) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
     batches, before = sessions.in_pages(AT_ONCE), set[str]()
     while True:
@@ -99,9 +99,9 @@ def _batches(sessions: SessionQuerySet, may_view: Any, own_sid: str | None) -> B
             batch = next(batches, None)
             if batch is None:
                 return
-            seen = [each for each in batch if each.sid not in before and may_view(each)]
+            seen = [each for each in batch if each.sid not in before and access.may_see(each)]
             users = {each.user_id: each.user for each in seen if each.user}
-            described = fields.describe_sessions([each.session for each in seen], users, own_sid)
+            described = fields.describe_sessions([each.session for each in seen], users, access.own_sid)
         before = {each.sid for each in batch}
         yield [exported_row(each, fields.SESSION) for each in described]
 

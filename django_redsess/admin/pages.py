@@ -158,11 +158,6 @@ def missing_permission(codename: str) -> str:
     return str(_MISSING[codename]) % {"permission": dict(OnlineSession._meta.permissions)[codename]}
 
 
-def own_sid_of(request: HttpRequest) -> str | None:
-    """Return the sid of the session that ``request`` came with; None if another engine keeps it."""
-    return getattr(request.session, "stored_sid", None)
-
-
 def shown_number(number: float) -> str:
     """Return ``number`` as text, with separators of thousands."""
     return number_format(number, force_grouping=True)

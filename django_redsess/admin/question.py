@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
 from itertools import islice
+from math import isnan
 from typing import Any
 
+from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.models import AbstractBaseUser
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext, ngettext
+from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext, gettext_lazy, ngettext, override
 
 from django_redsess import online
 from django_redsess.admin import blocking, pages
-from django_redsess.admin.end_form import EndForm, Progress, signed_progress
+from django_redsess.admin.access import CHECKED_MAX, Access
 from django_redsess.admin.filters import selected_choices
-from django_redsess.admin.rules import CHECKED_MAX, RulesAdmin
-from django_redsess.admin.users import may_change_users, visible_users
+from django_redsess.admin.users import may_change_users, user_to_deactivate, visible_users
+from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import browser_name
@@ -26,224 +29,323 @@ from django_redsess.online.labels import when
 from django_redsess.online.listing import SIDS_MAX
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
+from django_redsess.session import notice
 
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
 COUNTED_MAX = 1000  # The users of so many sessions are counted.
 
+END_TEMPLATE = "admin/django_redsess/onlinesession/end_confirmation.html"
+DEACTIVATE_TEMPLATE = "admin/django_redsess/onlinesession/deactivate_confirmation.html"
 
-class QuestionAdmin(RulesAdmin):
-    """The part of ``OnlineSessionAdmin`` that asks before sessions end."""
 
-    end_template = "admin/django_redsess/onlinesession/end_confirmation.html"
-    deactivate_template = "admin/django_redsess/onlinesession/deactivate_confirmation.html"
+def end_reasons() -> list[tuple[str, str]]:
+    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator may read another one."""
+    with override(settings.LANGUAGE_CODE):
+        texts = [str(text) for text in conf.END_MESSAGES]
+    return [("", "---------"), *((text, text) for text in texts)]
 
-    def ask(self, request: HttpRequest, choice: dict[str, Any], form: EndForm | None = None) -> HttpResponse:
-        """Show which sessions would end, with their exact number: ``choice`` has ``sids``, or the list's ``query``."""
-        self._require_permission(request)
-        about: dict[str, Any] = {}
-        if "query" in choice and not choice.get("sids"):
-            listed = self.changelist_of(request, str(choice["query"]))
-            matching, about = _sessions_of(listed), _about(listed)
-            if self._are_everyones(request, matching) and not self.has_end_all_permission(request):
-                messages.warning(request, pages.missing_permission("end_all_onlinesession"))
-                return self._back(request)
-            if (sids := self._sids_of(request, matching)) is None:
-                context = self._context_of_query(request, matching)
-                return self._ask_about(request, choice, about | context, form)
-            choice = {"sids": " ".join(sids)}
-        context = self._context_of_sids(request, choice.get("sids", "").split()[:SIDS_MAX])
-        if context["found"]:
-            return self._ask_about(request, choice, about | context, form)
-        self._report_gone(request, context["gone"])
-        if not context["gone"]:
-            messages.warning(request, gettext("There is no session here that you can end."))
-        return self._back(request)
 
-    def _ask_about(
-        self, request: HttpRequest, choice: dict[str, Any], context: dict[str, Any], form: EndForm | None
-    ) -> HttpResponse:
-        latest = context.get("latest") or ""
-        progress = signed_progress(request, choice.get("query", ""), latest, Progress(total=context["number"]))
-        if not (context["number"] or context["own"]):
-            if context.get("to_block"):
-                context = {**context, "title": gettext("Block the user")}
-            elif context.get("to_deactivate"):
-                context = {**context, "title": gettext("Deactivate the account")}
-        counted_now = {"latest": latest, "progress": progress if latest else ""}
-        if form is None:
-            form = EndForm(initial={**choice, **counted_now})
-        else:
-            form.data = {**request.POST.dict(), **counted_now}
-        return self._question(request, {**context, "form": form})
+class EndForm(forms.Form):
+    """
+    Which sessions to end, the message for their users (a reason, words of one's own, or both), and an internal note.
 
-    def ask_to_deactivate(self, request: HttpRequest, user: AbstractBaseUser, data: Mapping[str, Any]) -> HttpResponse:
-        """Ask a second time, about the account of ``user`` only. ``data`` are those of the first question's form."""
-        page, user_id = pages.return_page_of(request), online.user_id_of(user)
-        words = {"message": data["message"], "note": data["note"]}
-        context = {
-            "to_deactivate": pages.name_html(str(user)),
-            "number": OnlineSession.online.of_users([user_id]).count(),
-            **words,
-            "repeated": {**page.parameters, **words, "deactivate": user_id, "is_confirmed": "on"},
-            "back": page.url(self.admin_site),
+    The sessions are either ``sids``, or those of the list's ``query`` that began up to the time ``latest``.
+    """
+
+    sids = forms.CharField(required=False, widget=forms.HiddenInput)
+    query = forms.CharField(required=False, widget=forms.HiddenInput)
+    # In milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
+    latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
+    # How many sessions the page named.
+    number = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
+    # Where the request before stopped asking a rule in Python: see BulkEnding.
+    place = forms.CharField(required=False, widget=forms.HiddenInput)
+    reason = forms.ChoiceField(label=gettext_lazy("Reason, which the user reads"), required=False, choices=end_reasons)
+    message = forms.CharField(
+        label=gettext_lazy("Message to the user"),
+        required=False,
+        max_length=MESSAGE_MAX,
+        help_text=gettext_lazy("Optional. Each user reads it on the next page they open."),
+        widget=forms.TextInput(attrs={"size": 60}),
+    )
+    note = forms.CharField(
+        label=gettext_lazy("Internal note"),
+        required=False,
+        max_length=MESSAGE_MAX,
+        help_text=gettext_lazy("Optional. It is kept in the history in the admin only. No user is told."),
+        widget=forms.TextInput(attrs={"size": 60}),
+    )
+    own = forms.BooleanField(
+        label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
+    )
+
+    # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
+    deactivate = forms.CharField(required=False)
+    # The answer to the second question, which asks about the account only.
+    is_confirmed = forms.BooleanField(required=False)
+    # For how long a user is blocked, too, and the primary key: see blocking.block_buttons().
+    block = forms.CharField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not conf.END_MESSAGES:
+            del self.fields["reason"]
+
+    def clean_place(self) -> tuple[int, str, str] | None:
+        """Return the place. None for a text that is not ours: then all sessions are read from the beginning."""
+        number, score, sid = [*self.cleaned_data["place"].split(":", 2), "", ""][:3]
+        with suppress(ValueError):
+            if number.isdecimal() and not isnan(float(score)):
+                return int(number), repr(float(score)), sid
+        return None
+
+    def clean(self) -> dict[str, Any]:
+        """Join reason and message: ``message`` is the whole of what the users read."""
+        data = self.cleaned_data
+        data["note"] = notice.clean_text(data.get("note", ""))
+        data["message"] = notice.clean_text(f"{data.pop('reason', '')} {data.get('message', '')}")
+        if len(data["message"]) > MESSAGE_MAX:
+            text = gettext("Reason and message together have at most %(limit)d characters.")
+            self.add_error("message", text % {"limit": MESSAGE_MAX})
+        return data
+
+
+def confirm_view(access: Access) -> HttpResponse:
+    """Ask whether to end the session ``sid``; without that parameter, all that match the query."""
+    asked = access.request.GET
+    sid = asked.get("sid")
+    return ask_before_end(access, {"query": pages.without_return_page(asked)} if sid is None else {"sids": sid})
+
+
+def ask_before_end(access: Access, choice: Mapping[str, Any], form: EndForm | None = None) -> HttpResponse:
+    """
+    Show which sessions would end, with their exact number.
+
+    ``choice`` has ``sids``, or the list's ``query``, and may have values of other fields of the form. ``form`` is the
+    form that was sent, if it had errors.
+    """
+    access.require_end()
+    about: dict[str, Any] = {}
+    if "query" in choice and not choice.get("sids"):
+        listed = access.admin.changelist_of(access.request, str(choice["query"]))
+        matching, about = _sessions_of(listed), _what_was_asked(listed)
+        if access.are_everyones(matching) and not access.may_end_everyones():
+            messages.warning(access.request, pages.missing_permission("end_all_onlinesession"))
+            return redirect_back(access)
+        if (sids := _sids_of(access, matching)) is None:
+            return _ask_about(access, choice, about | _context_of_query(access, matching), form)
+        choice = {**choice, "query": "", "sids": " ".join(sids)}
+    context = _context_of_sids(access, choice.get("sids", "").split()[:SIDS_MAX])
+    if context["found"]:
+        return _ask_about(access, choice, about | context, form)
+    report_gone(access, context["gone"])
+    if not context["gone"]:
+        messages.warning(access.request, gettext("There is no session here that you can end."))
+    return redirect_back(access)
+
+
+def _ask_about(
+    access: Access, choice: Mapping[str, Any], context: dict[str, Any], form: EndForm | None
+) -> HttpResponse:
+    if not (context["number"] or context["own"]):
+        if context.get("to_block"):
+            context = {**context, "title": gettext("Block the user")}
+        elif context.get("to_deactivate"):
+            context = {**context, "title": gettext("Deactivate the account")}
+    latest = context.get("latest") or ""
+    counted_now = {"latest": latest, "number": context["number"] if latest else ""}
+    if form is None:
+        form = EndForm(initial={**choice, **counted_now})
+    else:
+        form.data = {**access.request.POST.dict(), **counted_now}
+    return render_question(access, {**context, "form": form})
+
+
+def ask_to_deactivate(access: Access, user: AbstractBaseUser, data: Mapping[str, Any]) -> HttpResponse:
+    """Ask a second time, about the account of ``user`` only. ``data`` are those of the first question's form."""
+    page, user_id = pages.return_page_of(access.request), online.user_id_of(user)
+    words = {"message": data["message"], "note": data["note"]}
+    context = {
+        "to_deactivate": pages.name_html(str(user)),
+        "number": OnlineSession.online.of_users([user_id]).count(),
+        **words,
+        "repeated": {**page.parameters, **words, "deactivate": user_id, "is_confirmed": "on"},
+        "back": page.url(access.site),
+    }
+    return access.admin.render_page(access.request, DEACTIVATE_TEMPLATE, gettext("Deactivate the account"), context)
+
+
+def _context_of_sids(access: Access, sids: Sequence[str]) -> dict[str, Any]:
+    # A session may have got another sid since the list was shown.
+    found = access.look_up(*(session.sid for session in online.find(sids, follow=True)))
+    own_sid = access.own_sid
+    protected = {session.sid for session in found if not access.may_end(session)}
+    number = sum(session.sid not in {*protected, own_sid} for session in found)
+    return {
+        "found": found,
+        "gone": len(set(sids)) - len(found),
+        "protected": len(protected),
+        "own": any(session.sid == own_sid for session in found),
+        "number": number,
+        "asks_each": access.ends_by_own_rule and protected,
+        **_question_rows(access, found, number, len(found)),
+        **_users_asked_about(access, found, number),
+        **_offer_deactivation(access, {session.user_id for session in found}, len(protected)),
+        **_offer_block(access, {session.user_id for session in found}, len(protected), ends=bool(number)),
+    }
+
+
+def _context_of_query(access: Access, matching: SessionQuerySet) -> dict[str, Any]:
+    asked = matching.session_filter
+    total, at = online.count_at(asked.of_any_client)
+    if asked.names_client:
+        total = matching.count()
+    protected = _count_protected(access, matching)
+    is_own = bool(own_among(access, matching))
+    number = max(0, total - protected - is_own)
+    # Not for a user without a session: that would tell which user ids exist.
+    user_ids = (asked.user_ids or ()) if total else ()
+    is_of_one = len(user_ids) == 1
+    listed = _in_parts(matching) if is_of_one or number < 2 else list(matching[:COUNTED_MAX])
+    return {
+        "latest": at,
+        "protected": protected,
+        "own": is_own,
+        "number": number,
+        # What a search has found ends up to this number. All other sessions end by their list, to the last.
+        "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
+        "asks_each": access.asks_each or (access.ends_by_own_rule and protected),
+        **_question_rows(access, listed, number, total),
+        **({"one_user": pages.names_html(*user_ids)} if is_of_one else _users_asked_about(access, listed, number)),
+        # Asked of those who may change the user only: who has no session is told to nobody else.
+        **_offer_deactivation(access, asked.user_ids or (), protected),
+        **_offer_block(access, asked.user_ids or (), protected, ends=bool(number)),
+    }
+
+
+def _question_rows(access: Access, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
+    # Those that end. Those that stay have rows only if none ends.
+    may_show = access.may_end_other if number else access.may_see
+    rows = [
+        {
+            "session": session,
+            "browser": _browser_of(session),
+            "signed_in": when(session.created_at) if session.created_at else "",
+            "seen": when(session.last_seen_at),
+            "is_own": session.sid == access.own_sid,
+            "is_protected": not access.may_end(session),
         }
-        return self.render_page(request, self.deactivate_template, gettext("Deactivate the account"), context)
+        for session in islice(filter(may_show, sessions), ROWS_MAX)
+    ]
+    return {"rows": rows, "more": max(0, (number or total) - len(rows)), "custom_rule": access.ends_by_own_rule}
 
-    def _context_of_sids(self, request: HttpRequest, sids: Sequence[str]) -> dict[str, Any]:
-        # A session may have got another sid since the list was shown.
-        found = self.look_up(request, *(session.sid for session in online.find(sids, follow=True)))
-        own_sid = pages.own_sid_of(request)
-        protected = {session.sid for session in found if not self.has_end_permission(request, session)}
-        number = sum(session.sid not in {*protected, own_sid} for session in found)
-        return {
-            "found": found,
-            "gone": len(set(sids)) - len(found),
-            "protected": len(protected),
-            "own": any(session.sid == own_sid for session in found),
-            "number": number,
-            "asks_each": self._has_custom_rule and protected,
-            **self._rows(request, found, number, len(found)),
-            **self._users(request, found, number),
-            **self._deactivation(request, {session.user_id for session in found}, len(protected)),
-            **self._blocking(request, {session.user_id for session in found}, len(protected), ends=bool(number)),
-        }
 
-    def _context_of_query(self, request: HttpRequest, matching: SessionQuerySet) -> dict[str, Any]:
-        asked = matching.session_filter
-        total, at = online.count_at(asked.of_any_client)
-        if asked.names_client:
-            total = matching.count()
-        protected = self._count_protected(request, matching)
-        is_own = bool(self._own_among(request, matching))
-        number = max(0, total - protected - is_own)
-        # Not for a user without a session: that would tell which user ids exist.
-        user_ids = (asked.user_ids or ()) if total else ()
-        is_of_one = len(user_ids) == 1
-        listed = _in_parts(matching) if is_of_one or number < 2 else list(matching[:COUNTED_MAX])
-        return {
-            "latest": at,
-            "protected": protected,
-            "own": is_own,
-            "number": number,
-            # What a search has found ends up to this number. All other sessions end by their list, to the last.
-            "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
-            "asks_each": self.asks_each or (self._has_custom_rule and protected),
-            **self._rows(request, listed, number, total),
-            **({"one_user": pages.names_html(*user_ids)} if is_of_one else self._users(request, listed, number)),
-            # Asked of those who may change the user only: who has no session is told to nobody else.
-            **self._deactivation(request, asked.user_ids or (), protected),
-            **self._blocking(request, asked.user_ids or (), protected, ends=bool(number)),
-        }
+def _users_asked_about(access: Access, sessions: Iterable[OnlineSession], number: int) -> dict[str, Any]:
+    """Count the users of those that end: ``number``, of which ``sessions`` are at most the first 1 000."""
+    if number < 2:
+        return {}
+    ends = [session.user_id for session in sessions if access.may_end_other(session)]
+    user_ids, is_least = set(ends) - {""}, len(ends) < number
+    if len(user_ids) == 1 and "" not in ends and not is_least:
+        return {"one_user": pages.names_html(*user_ids)}
+    text = ngettext("%(count)s session", "%(count)s sessions", number) % {"count": pages.shown_number(number)}
+    return {"users": len(user_ids), "users_are_least": is_least, "has_guests": "" in ends, "sessions": text}
 
-    def _rows(self, request: HttpRequest, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
-        # Those that end. Those that stay have rows only if none ends.
-        may_show = partial(self._may_end_other if number else self.has_view_permission, request)
-        rows = [
-            {
-                "session": session,
-                "browser": _browser_of(session),
-                "signed_in": when(session.created_at) if session.created_at else "",
-                "seen": when(session.last_seen_at),
-                "is_own": session.sid == pages.own_sid_of(request),
-                "is_protected": not self.has_end_permission(request, session),
-            }
-            for session in islice(filter(may_show, sessions), ROWS_MAX)
-        ]
-        return {"rows": rows, "more": max(0, (number or total) - len(rows)), "custom_rule": self._has_custom_rule}
 
-    def _users(self, request: HttpRequest, sessions: Iterable[OnlineSession], number: int) -> dict[str, Any]:
-        """Count the users of those that end: ``number``, of which ``sessions`` are at most the first 1 000."""
-        if number < 2:
-            return {}
-        ends = [session.user_id for session in sessions if self._may_end_other(request, session)]
-        user_ids, is_least = set(ends) - {""}, len(ends) < number
-        if len(user_ids) == 1 and "" not in ends and not is_least:
-            return {"one_user": pages.names_html(*user_ids)}
-        text = ngettext("%(count)s session", "%(count)s sessions", number) % {"count": pages.shown_number(number)}
-        return {"users": len(user_ids), "users_are_least": is_least, "has_guests": "" in ends, "sessions": text}
+def _offer_deactivation(access: Access, user_ids: Collection[str], protected: int) -> dict[str, Any]:
+    # Offered for one user whose sessions may all be ended.
+    if len(user_ids) != 1 or "" in user_ids or protected:
+        return {}
+    if not may_change_users(access.request, access.site):
+        return {"others_deactivate": True}
+    user = user_to_deactivate(access, *user_ids)
+    if user is None or not user.is_active:
+        return {}
+    return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
 
-    def _deactivation(self, request: HttpRequest, user_ids: Collection[str], protected: int) -> dict[str, Any]:
-        # Offered for one user whose sessions may all be ended.
-        if len(user_ids) != 1 or "" in user_ids or protected:
-            return {}
-        if not may_change_users(request, self.admin_site):
-            return {"others_deactivate": True}
-        user = self._to_deactivate(request, *user_ids)
-        if user is None or not user.is_active:
-            return {}
-        return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
 
-    def _blocking(
-        self, request: HttpRequest, user_ids: Collection[str], protected: int, *, ends: bool
-    ) -> dict[str, Any]:
-        # As for deactivating. Who has no session is told only to who may see the user.
-        if len(user_ids) != 1 or "" in user_ids or protected or not rules().may_block(request.user):
-            return {}
-        [user_id] = user_ids
-        if not ends and user_id not in visible_users(request, self.admin_site, {user_id}):
-            return {}
-        user = self.to_block(request, user_id)
-        if user is None:
-            return {}
-        fields = {**pages.return_page_of(request).parameters, blocking.ASKED: "1"}
-        block = blocking.shown_block(request, self, user, fields)
-        return {"to_block": user, "blocks": blocking.block_buttons(user_id, ends=ends), "block_of_user": block}
+def _offer_block(access: Access, user_ids: Collection[str], protected: int, *, ends: bool) -> dict[str, Any]:
+    # As for deactivating. Who has no session is told only to who may see the user.
+    if len(user_ids) != 1 or "" in user_ids or protected or not rules().may_block(access.request.user):
+        return {}
+    [user_id] = user_ids
+    if not ends and user_id not in visible_users(access.request, access.site, {user_id}):
+        return {}
+    user = blocking.user_to_block(access, user_id)
+    if user is None:
+        return {}
+    fields = {**pages.return_page_of(access.request).parameters, blocking.ASKED: "1"}
+    block = blocking.shown_block(access, user, fields)
+    return {"to_block": user, "blocks": blocking.block_buttons(user_id, ends=ends), "block_of_user": block}
 
-    def _sids_of(self, request: HttpRequest, matching: SessionQuerySet) -> list[str] | None:
-        # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
-        # after the question could find sessions that nobody was asked about.
-        if matching.sids is None and ((found := matching.found_sids) is None or len(found) > SIDS_MAX):
-            return None
-        return [session.sid for session in matching[:SIDS_MAX] if self.has_view_permission(request, session)]
 
-    def _matching(self, request: HttpRequest, query: str) -> SessionQuerySet:
-        return _sessions_of(self.changelist_of(request, query))
+def _sids_of(access: Access, matching: SessionQuerySet) -> list[str] | None:
+    # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
+    # after the question could find sessions that nobody was asked about.
+    if matching.sids is None and ((found := matching.found_sids) is None or len(found) > SIDS_MAX):
+        return None
+    return [session.sid for session in matching[:SIDS_MAX] if access.may_see(session)]
 
-    def _own_among(self, request: HttpRequest, matching: SessionQuerySet) -> list[OnlineSession]:
-        # The administrator's own session was seen just now: any filter by time includes it.
-        own, user_ids = self.look_up(request, pages.own_sid_of(request) or ""), matching.session_filter.user_ids
-        if matching.session_filter.guests == "only":
-            return []
-        if (found := matching.found_sids) is not None:
-            return [session for session in own if session.sid in found]
-        if matching.session_filter.names_client:
-            return own if matching.filter(sid=pages.own_sid_of(request)).exists() else []
-        return [session for session in own if user_ids is None or session.user_id in user_ids]
 
-    def _count_protected(self, request: HttpRequest, matching: SessionQuerySet) -> int:
-        """Count the sessions of superusers among those that match, if the administrator may not end them."""
-        superusers, session_filter = self._protected_user_ids(request), matching.session_filter
-        if session_filter.user_ids is not None:
-            superusers = [user_id for user_id in superusers if user_id in session_filter.user_ids]
-        if not superusers or session_filter.guests == "only":
-            return 0
-        if (found := matching.found_sids) is not None:
-            of_them = OnlineSession.online.of_users(superusers)
-            # Reading all that a search has found takes half a second. Superusers usually have fewer sessions.
-            if of_them.count() <= CHECKED_MAX:
-                found_sids = set(found)
-                return sum(session.sid in found_sids for session in of_them)
-            return sum(session.user_id in superusers for session in matching)
-        of_superusers = session_filter._replace(user_ids=tuple(superusers), guests=False)
-        return online.count(**of_superusers._asdict())
+def sessions_to_end(access: Access, query: str) -> SessionQuerySet:
+    return _sessions_of(access.admin.changelist_of(access.request, query))
 
-    def _question(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-        page = pages.return_page_of(request)
-        context = {"return_parameters": page.parameters, "back": page.url(self.admin_site), **context}
-        return self.render_page(request, self.end_template, context.pop("title", gettext("End sessions")), context)
 
-    def _back(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponseRedirect(pages.return_page_of(request).url(self.admin_site))
+def count_to_end(access: Access, query: str) -> int:
+    """Count the sessions that the next question would name."""
+    return int(_context_of_query(access, sessions_to_end(access, query))["number"])
 
-    def _report_gone(self, request: HttpRequest, count: int) -> None:
-        if count > 0:
-            text = ngettext(
-                "%(count)s session was not ended: it was over already.",
-                "%(count)s sessions were not ended: they were over already.",
-                count,
-            )
-            messages.warning(request, text % {"count": pages.shown_number(count)})
+
+def own_among(access: Access, matching: SessionQuerySet) -> list[OnlineSession]:
+    # The administrator's own session was seen just now: any filter by time includes it.
+    own, user_ids = access.look_up(access.own_sid or ""), matching.session_filter.user_ids
+    if matching.session_filter.guests == "only":
+        return []
+    if (found := matching.found_sids) is not None:
+        return [session for session in own if session.sid in found]
+    if matching.session_filter.names_client:
+        return own if matching.filter(sid=access.own_sid).exists() else []
+    return [session for session in own if user_ids is None or session.user_id in user_ids]
+
+
+def _count_protected(access: Access, matching: SessionQuerySet) -> int:
+    """Count the sessions of superusers among those that match, if the administrator may not end them."""
+    superusers, session_filter = access.protected_users(), matching.session_filter
+    if session_filter.user_ids is not None:
+        superusers = [user_id for user_id in superusers if user_id in session_filter.user_ids]
+    if not superusers or session_filter.guests == "only":
+        return 0
+    if (found := matching.found_sids) is not None:
+        of_them = OnlineSession.online.of_users(superusers)
+        # Reading all that a search has found takes half a second. Superusers usually have fewer sessions.
+        if of_them.count() <= CHECKED_MAX:
+            found_sids = set(found)
+            return sum(session.sid in found_sids for session in of_them)
+        return sum(session.user_id in superusers for session in matching)
+    of_superusers = session_filter._replace(user_ids=tuple(superusers), guests=False)
+    return online.count(**of_superusers._asdict())
+
+
+def render_question(access: Access, context: dict[str, Any]) -> HttpResponse:
+    page = pages.return_page_of(access.request)
+    title = context.get("title", gettext("End sessions"))
+    context = {"return_parameters": page.parameters, "back": page.url(access.site), **context}
+    return access.admin.render_page(access.request, END_TEMPLATE, title, context)
+
+
+def redirect_back(access: Access) -> HttpResponse:
+    return HttpResponseRedirect(pages.return_page_of(access.request).url(access.site))
+
+
+def report_gone(access: Access, count: int) -> None:
+    if count > 0:
+        text = ngettext(
+            "%(count)s session was not ended: it was over already.",
+            "%(count)s sessions were not ended: they were over already.",
+            count,
+        )
+        messages.warning(access.request, text % {"count": pages.shown_number(count)})
 
 
 def _sessions_of(listed: ChangeList | None) -> SessionQuerySet:
@@ -255,7 +357,7 @@ def _browser_of(session: OnlineSession) -> str:
     return name if session.address else labels.or_not_stored(name)
 
 
-def _about(listed: ChangeList | None) -> dict[str, Any]:
+def _what_was_asked(listed: ChangeList | None) -> dict[str, Any]:
     # What was searched for and filtered by, or that these are everyone's sessions.
     if listed is None:
         return {}

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.sites import AdminSite
-from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.utils import quote
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html, format_html_join
@@ -22,7 +22,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, viewed
 from django_redsess.admin import pages
-from django_redsess.admin.ending import EndingAdmin
+from django_redsess.admin.access import Access
 from django_redsess.admin.pages import moment_html, table_html
 from django_redsess.admin.users import limit_of_user, recent_sign_ins, sign_ins_table, users_admin
 from django_redsess.conf import conf
@@ -109,14 +109,10 @@ NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 """Keys of Django's whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""
 
 
-SUMMARY = ("owner", "origin", "times", "deadlines", "viewed_items", "other_sessions", "last_sign_ins")
-"""What a session's page shows first. The rest is folded."""
-
-
 class PageData(NamedTuple):
-    """What the page of a session shows, read for ``request``."""
+    """What the page of a session shows to the administrator of ``access``."""
 
-    request: HttpRequest
+    access: Access
     details: online.Details | None
     deadlines: list[Deadline]
     views: list[viewed.ViewedItem]
@@ -128,200 +124,189 @@ class PageData(NamedTuple):
     """The last sign-ins of the user, if the administrator may see them."""
 
 
-class SessionPageAdmin(EndingAdmin):
-    """The part of ``OnlineSessionAdmin`` that shows the page of a session. What it shows is read by ``get_object``."""
+def read_session(access: Access, sid: str) -> OnlineSession | None:
+    """Read a session with all that its page shows, which is its ``page``. None if the administrator may not see it."""
+    found = access.look_up(sid)
+    if not found:
+        return None
+    [session] = found
+    request, site, user_id = access.request, access.site, session.user_id
+    details = online.details(session.sid)
+    views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
+    # The lookup may add a message, which has to be there before the page is drawn.
+    names = pages.item_links(request, site, {view.item for view in views}) if views else {}
+    others = [(other, access.may_end(other)) for other in _others_of(access, session)]
+    past = recent_sign_ins(request, site, user_id) if user_id else None
+    pages.set_places([session, *(other for other, _ in others)])
+    ends = deadlines_of(session.session, details)
+    session.page = PageData(access, details, ends, views, names, others, past)
+    return session
 
-    # Of the fields, only a user agent is empty.
-    empty_value_display = gettext_lazy("not stored")
-    fieldsets = (
-        (None, {"fields": SUMMARY}),
-        # Django folds it without a script.
-        (gettext_lazy("Data and details"), {"fields": ("data", "size", "user_agent", "sid"), "classes": ("collapse",)}),
+
+def _others_of(access: Access, session: OnlineSession) -> list[OnlineSession]:
+    if not session.user_id:
+        return []
+    of_user = access.sessions().of_users([session.user_id])[: OTHERS_MAX + 1]
+    return [other for other in of_user if other.sid != session.sid and access.may_see(other)][:OTHERS_MAX]
+
+
+def hidden_fields(session: OnlineSession) -> list[Any]:
+    """Return the fields that the page of this session leaves out: they would be empty."""
+    page: PageData = session.page
+    # A guest's session has no others. A single deadline is among the times.
+    hidden = {other_sessions: not session.user_id, deadlines: len(page.deadlines) < 2, last_sign_ins: page.past is None}
+    return [field for field, is_hidden in hidden.items() if is_hidden]
+
+
+def page_context(access: Access, session: OnlineSession) -> dict[str, Any]:
+    """Return what the page shows beside its fields: the title, and links to the questions that end sessions."""
+    named = gettext("Session of %(user)s") % {"user": session}
+    context = {
+        "has_end_permission": access.may_end(session),
+        "end_url": pages.end_url(access.request, access.site, sid=session.sid),
+        "title": named if session.user_id else gettext("Session of a guest"),
+        "subtitle": None,
+    }
+    if session.user_id:
+        query = pages.users_query([session.user_id])
+        context["end_user_url"] = pages.end_url(access.request, access.site, query=query)
+    return context
+
+
+def history_url(session: OnlineSession) -> str:
+    """Return the URL of the history of the session's user; of the session's page, if there is none."""
+    access: Access = session.page.access
+    return _url_of_user(session, "history") or page_url(access.request, access.site, session.sid)
+
+
+def redirect_from_gone(access: Access, sid: str) -> HttpResponse:
+    """Redirect from the page of a session that is not there: to its new sid, or back to the list."""
+    present = online.find([sid], follow=True)
+    for session in access.look_up(*(found.sid for found in present)):
+        return HttpResponseRedirect(page_url(access.request, access.site, session.sid))
+    messages.warning(access.request, gettext("There is no session with this id: it is over, or the id is wrong."))
+    return HttpResponseRedirect(pages.return_page_of(access.request).url(access.site))
+
+
+@admin.display(description=gettext_lazy("user"))
+def owner(session: OnlineSession) -> str:
+    """Show whose session it is: with links for those who may see the user."""
+    name, url = format_html("<bdi>{}</bdi>", session), _url_of_user(session, "change")
+    if not url:
+        return format_html("{}{}", name, pages.own_mark_html(session))
+    # The history says who has ended sessions of the user.
+    history = pages.link_html(_url_of_user(session, "history"), gettext("History of this user"))
+    return _beside([pages.link_html(url, name) + pages.own_mark_html(session), history])
+
+
+@admin.display(description=gettext_lazy("from"))
+def origin(session: OnlineSession) -> str:
+    """Show browser, system, address and place, with a link to all sessions from this address."""
+    parts = [pages.client_html(session.user_agent), pages.address_link_html(session, session.page.access.site)]
+    return _beside([part for part in parts if part] or [labels.or_not_stored("")])
+
+
+@admin.display(description=gettext_lazy("times"))
+def times(session: OnlineSession) -> str:
+    """Show when the user signed in, was last seen, and when and why the session ends."""
+    page: PageData = session.page
+    times = []
+    if session.created_at:
+        times.append(format_html(gettext("Signed in: {time}"), time=moment_html(session.created_at)))
+    times.append(format_html(gettext("Last seen: {time}"), time=moment_html(session.last_seen_at)))
+    ends = format_html(gettext("Ends: {time}"), time=moment_html(session.expires_at))
+    times.append(format_html_join("\xa0· ", "{}", [(ends,), *((first.text,) for first in page.deadlines[:1])]))
+    if ends_with_browser(page.details):
+        times.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
+    return _lines(times)
+
+
+@admin.display(description=gettext_lazy("when it ends"))
+def deadlines(session: OnlineSession) -> str:
+    """Show each deadline. The first one is marked."""
+    lines = [format_html("{}: {}", deadline.text, moment_html(deadline.at)) for deadline in session.page.deadlines]
+    lines[:1] = [format_html("<strong>{}</strong> ({})", line, gettext("comes first")) for line in lines[:1]]
+    return _lines(lines)
+
+
+@admin.display(description=gettext_lazy("viewed items"))
+def viewed_items(session: OnlineSession) -> str:
+    """Show the viewed items, the newest first."""
+    page: PageData = session.page
+    if not page.views:
+        return gettext("It has viewed no items.")
+    rows = [(pages.item_html(view.item, page.items.get(view.item)), moment_html(view.at)) for view in page.views]
+    return table_html((gettext("Item"), gettext("Viewed")), rows)
+
+
+@admin.display(description=gettext_lazy("other sessions"))
+def other_sessions(session: OnlineSession) -> str:
+    """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
+    page: PageData = session.page
+    limit = pages.paragraph_html(limit_of_user(page.access.request, page.access.site, session.user_id))
+    if not page.others:
+        return format_html("{}{}", gettext("There are no others."), limit)
+    headings = [gettext("Where from"), gettext("Signed in"), gettext("Last seen")]
+    if any(may_end for _, may_end in page.others):
+        headings.append(gettext("End"))
+    rows = [_other_row(page.access, other, may_end)[: len(headings)] for other, may_end in page.others]
+    url = pages.sessions_url("changelist", page.access.site, query={pages.USER: session.user_id})
+    return (
+        table_html(headings, rows)
+        + pages.paragraph_html(pages.link_html(url, gettext("All sessions of this user")))
+        + limit
     )
-    readonly_fields = (*SUMMARY, "data", "size")
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
-        found = self.look_up(request, object_id)
-        if not found:
-            return None
-        [session] = found
-        details = online.details(session.sid)
-        views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
-        # The lookup may add a message, which has to be there before the page is drawn.
-        names = pages.item_links(request, self.admin_site, {view.item for view in views}) if views else {}
-        others = [(other, self.has_end_permission(request, other)) for other in self._others(request, session)]
-        deadlines, of_user = deadlines_of(session.session, details), session.user_id
-        last = recent_sign_ins(request, self.admin_site, of_user) if of_user else None
-        pages.set_places([session, *(other for other, _ in others)])
-        session.page = PageData(request, details, deadlines, views, names, others, last)
-        return session
 
-    def _others(self, request: HttpRequest, session: OnlineSession) -> list[OnlineSession]:
-        if not session.user_id:
-            return []
-        of_user = self.sessions(request).of_users([session.user_id])[: OTHERS_MAX + 1]
-        others = [other for other in of_user if other.sid != session.sid and self.has_view_permission(request, other)]
-        return others[:OTHERS_MAX]
+def _other_row(access: Access, other: OnlineSession, may_end: bool) -> list[str]:
+    browser, end = labels.or_not_stored(browser_name(other.user_agent)), ""
+    icon, own = device_icon(other.user_agent), pages.own_mark_html(other)
+    page = pages.link_html(page_url(access.request, access.site, other.sid), browser)
+    where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link_html(other, access.site))
+    if may_end:
+        # A screen reader may read the links without their rows.
+        name = gettext("End: %(browser)s, %(address)s")
+        name %= {"browser": browser, "address": labels.or_not_stored(other.address)}
+        url = pages.end_url(access.request, access.site, sid=other.sid)
+        end = pages.end_link_html(url, name)
+    return [where, when(other.created_at) if other.created_at else "", when(other.last_seen_at), end]
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        fieldsets = super().get_fieldsets(request, obj)
-        if obj is None:
-            return fieldsets
-        # A guest's session has no others. A single deadline is told by times().
-        empty = [] if obj.user_id else ["other_sessions"]
-        if len(obj.page.deadlines) < 2:
-            empty.append("deadlines")
-        if obj.page.past is None:
-            empty.append("last_sign_ins")
-        return [
-            (title, {**options, "fields": [name for name in options["fields"] if name not in empty]})
-            for title, options in cast("list[tuple[Any, Any]]", fieldsets)
-        ]
 
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        session: OnlineSession = context["original"]
-        context["has_end_permission"] = self.has_end_permission(request, session)
-        context["end_url"] = pages.end_url(request, self.admin_site, sid=session.sid)
-        if session.user_id:
-            context["end_user_url"] = pages.end_url(
-                request, self.admin_site, query=pages.users_query([session.user_id])
-            )
-        named = gettext("Session of %(user)s") % {"user": session}
-        context |= {"title": named if session.user_id else gettext("Session of a guest"), "subtitle": None}
-        return super().render_change_form(request, context, *args, **kwargs)
+@admin.display(description=gettext_lazy("last sign-ins"))
+def last_sign_ins(session: OnlineSession) -> str:
+    """Show the last sign-ins of the user, this one too, with a link to all."""
+    page: PageData = session.page
+    return sign_ins_table(page.access.request, page.access.site, page.past) if page.past else SafeString()
 
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Redirect to the history of the session's user: there is who ended the user's sessions."""
-        session = self.get_object(request, unquote(object_id))
-        if session is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
-        url = self._url_of_user(session, "history") or page_url(request, self.admin_site, session.sid)
-        return HttpResponseRedirect(url)
 
-    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
-        # Django would name a database's reasons, and lead to the index.
-        present = online.find([unquote(object_id)], follow=True)
-        for session in self.look_up(request, *(found.sid for found in present)):
-            return HttpResponseRedirect(page_url(request, self.admin_site, session.sid))
-        messages.warning(request, gettext("There is no session with this id: it is over, or the id is wrong."))
-        return self._back(request)
+@admin.display(description=gettext_lazy("data"))
+def data(session: OnlineSession) -> str:
+    """Show the keys of the data and the size of each value, rounded, and the values to those who may see them."""
+    page: PageData = session.page
+    details, with_values = page.details, rules().may_see_data(page.access.request.user, session)
+    if details is None or details.data is None:
+        return gettext("The data can't be read.")
+    headings, rows = [gettext("Key"), gettext("Size")], []
+    if with_values:
+        headings.append(gettext("Value"))
+    for key, size in islice(details.sizes.items(), KEYS_MAX):
+        value = [_value_text(key, details.data[key])] if with_values else []
+        rows.append([visible(text) for text in (str(key), size_text(rounded_size(size)), *value)])
+    if not rows:
+        return gettext("It has no data.")
+    left = len(details.sizes) - len(rows)
+    more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
+    lacking = "" if with_values else pages.missing_permission("view_session_data")
+    return table_html(headings, rows) + pages.paragraph_html(more) + pages.paragraph_html(lacking)
 
-    @admin.display(description=gettext_lazy("user"))
-    def owner(self, session: OnlineSession) -> str:
-        """Show whose session it is: with links for those who may see the user."""
-        name, url = format_html("<bdi>{}</bdi>", session), self._url_of_user(session, "change")
-        if not url:
-            return format_html("{}{}", name, pages.own_mark_html(session))
-        # The history says who has ended sessions of the user.
-        history = pages.link_html(self._url_of_user(session, "history"), gettext("History of this user"))
-        return _beside([pages.link_html(url, name) + pages.own_mark_html(session), history])
 
-    @admin.display(description=gettext_lazy("from"))
-    def origin(self, session: OnlineSession) -> str:
-        """Show browser, system, address and place, with a link to all sessions from this address."""
-        parts = [pages.client_html(session.user_agent), pages.address_link_html(session, self.admin_site)]
-        return _beside([part for part in parts if part] or [labels.or_not_stored("")])
-
-    @admin.display(description=gettext_lazy("times"))
-    def times(self, session: OnlineSession) -> str:
-        """Show when the user signed in, was last seen, and when and why the session ends."""
-        page: PageData = session.page
-        times = []
-        if session.created_at:
-            times.append(format_html(gettext("Signed in: {time}"), time=moment_html(session.created_at)))
-        times.append(format_html(gettext("Last seen: {time}"), time=moment_html(session.last_seen_at)))
-        ends = format_html(gettext("Ends: {time}"), time=moment_html(session.expires_at))
-        times.append(format_html_join("\xa0· ", "{}", [(ends,), *((first.text,) for first in page.deadlines[:1])]))
-        if ends_with_browser(page.details):
-            times.append(format_html("{}", gettext("Its user is signed out when the browser closes.")))
-        return _lines(times)
-
-    @admin.display(description=gettext_lazy("when it ends"))
-    def deadlines(self, session: OnlineSession) -> str:
-        """Show each deadline. The first one is marked."""
-        lines = [format_html("{}: {}", deadline.text, moment_html(deadline.at)) for deadline in session.page.deadlines]
-        lines[:1] = [format_html("<strong>{}</strong> ({})", line, gettext("comes first")) for line in lines[:1]]
-        return _lines(lines)
-
-    @admin.display(description=gettext_lazy("viewed items"))
-    def viewed_items(self, session: OnlineSession) -> str:
-        """Show the viewed items, the newest first."""
-        page: PageData = session.page
-        if not page.views:
-            return gettext("It has viewed no items.")
-        rows = [(pages.item_html(view.item, page.items.get(view.item)), moment_html(view.at)) for view in page.views]
-        return table_html((gettext("Item"), gettext("Viewed")), rows)
-
-    @admin.display(description=gettext_lazy("other sessions"))
-    def other_sessions(self, session: OnlineSession) -> str:
-        """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
-        page: PageData = session.page
-        limit = pages.paragraph_html(limit_of_user(page.request, self.admin_site, session.user_id))
-        if not page.others:
-            return format_html("{}{}", gettext("There are no others."), limit)
-        headings = [gettext("Where from"), gettext("Signed in"), gettext("Last seen")]
-        if any(may_end for _, may_end in page.others):
-            headings.append(gettext("End"))
-        rows = [self._row(page.request, other, may_end)[: len(headings)] for other, may_end in page.others]
-        url = pages.sessions_url("changelist", self.admin_site, query={pages.USER: session.user_id})
-        return (
-            table_html(headings, rows)
-            + pages.paragraph_html(pages.link_html(url, gettext("All sessions of this user")))
-            + limit
-        )
-
-    def _row(self, request: HttpRequest, other: OnlineSession, may_end: bool) -> list[str]:
-        browser, end = labels.or_not_stored(browser_name(other.user_agent)), ""
-        icon, own = device_icon(other.user_agent), pages.own_mark_html(other)
-        page = pages.link_html(page_url(request, self.admin_site, other.sid), browser)
-        where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link_html(other, self.admin_site))
-        if may_end:
-            # A screen reader may read the links without their rows.
-            name = gettext("End: %(browser)s, %(address)s")
-            name %= {"browser": browser, "address": labels.or_not_stored(other.address)}
-            url = pages.end_url(request, self.admin_site, sid=other.sid)
-            end = pages.end_link_html(url, name)
-        return [where, when(other.created_at) if other.created_at else "", when(other.last_seen_at), end]
-
-    @admin.display(description=gettext_lazy("last sign-ins"))
-    def last_sign_ins(self, session: OnlineSession) -> str:
-        """Show the last sign-ins of the user, this one too, with a link to all."""
-        return sign_ins_table(session.page.request, self.admin_site, session.page.past)
-
-    @admin.display(description=gettext_lazy("data"))
-    def data(self, session: OnlineSession) -> str:
-        """Show the keys of the data and the size of each value, rounded, and the values to those who may see them."""
-        page: PageData = session.page
-        details, with_values = page.details, rules().may_see_data(page.request.user, session)
-        if details is None or details.data is None:
-            return gettext("The data can't be read.")
-        headings, rows = [gettext("Key"), gettext("Size")], []
-        if with_values:
-            headings.append(gettext("Value"))
-        for key, size in islice(details.sizes.items(), KEYS_MAX):
-            value = [_value_text(key, details.data[key])] if with_values else []
-            rows.append([visible(text) for text in (str(key), _size_text(rounded_size(size)), *value)])
-        if not rows:
-            return gettext("It has no data.")
-        left = len(details.sizes) - len(rows)
-        more = ngettext("And %(count)d more key.", "And %(count)d more keys.", left) % {"count": left} if left else ""
-        lacking = "" if with_values else pages.missing_permission("view_session_data")
-        return table_html(headings, rows) + pages.paragraph_html(more) + pages.paragraph_html(lacking)
-
-    @admin.display(description=gettext_lazy("Size"))
-    def size(self, session: OnlineSession) -> str:
-        """Show the size of the data before compression, in whole KiB."""
-        if session.session.size is None:
-            return gettext("The data can't be read.")
-        return _size_text(session.session.size)
-
-    def _url_of_user(self, session: OnlineSession, page: str) -> str:
-        # "" for those who may not see the user.
-        request, user = session.page.request, session.user
-        of_users = users_admin(request, self.admin_site)
-        if user is None or of_users is None or not of_users.has_view_or_change_permission(request, user):
-            return ""
-        return pages.admin_url(user, self.admin_site, page)
+def _url_of_user(session: OnlineSession, page: str) -> str:
+    # "" for those who may not see the user.
+    request, site, user = session.page.access.request, session.page.access.site, session.user
+    of_users = users_admin(request, site)
+    if user is None or of_users is None or not of_users.has_view_or_change_permission(request, user):
+        return ""
+    return pages.admin_url(user, site, page)
 
 
 def page_url(request: HttpRequest, site: AdminSite, sid: str) -> str:
@@ -338,7 +323,7 @@ def _lines(lines: Iterable[str]) -> SafeString:
     return format_html_join("", '<div class="redsess-line">{}</div>', ((line,) for line in lines))
 
 
-def _size_text(size: int) -> str:
+def size_text(size: int) -> str:
     """Show a size in bytes that is rounded up. A plain space lets the line break."""
     return f"≤ {filesizeformat(size)}".replace("\xa0", " ")
 
@@ -353,3 +338,15 @@ def _value_text(key: str, value: Any) -> str:
     except (TypeError, ValueError):
         text = repr(value)
     return Truncator(text).chars(VALUE_MAX)
+
+
+SUMMARY: Any = (owner, origin, times, deadlines, viewed_items, other_sessions, last_sign_ins)
+"""What a session's page shows first. The rest is folded."""
+
+FIELDSETS: Any = (
+    (None, {"fields": SUMMARY}),
+    # Django folds it without a script.
+    (gettext_lazy("Data and details"), {"fields": (data, "size", "user_agent", "sid"), "classes": ("collapse",)}),
+)
+
+READONLY_FIELDS: Any = (*SUMMARY, data, "size")

@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from functools import partial, wraps
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, NamedTuple, cast
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
-from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator, capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
-from django_redsess.admin import blocking, filters, pages
+from django_redsess.admin import blocking, filters, pages, session_page
+from django_redsess.admin.access import Access
 from django_redsess.admin.blocking import blocked_view, unblock_view
 from django_redsess.admin.chart import counts_heading, list_head, numbers_view
+from django_redsess.admin.ending import end_view
 from django_redsess.admin.export import export_view
-from django_redsess.admin.session_page import SessionPageAdmin
+from django_redsess.admin.question import ask_before_end, confirm_view, sessions_to_end
 from django_redsess.admin.users import (
     found_users,
     last_sign_in_html,
     limit_of_user,
     recent_sign_ins,
     search_fields,
+    user_to_deactivate,
     users_admin,
     visible_users,
 )
@@ -40,7 +46,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import SIDS_MAX, SessionFilter
 from django_redsess.online.samples import Present
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
@@ -59,7 +65,7 @@ class _Labelled(NamedTuple):
         return self.text
 
 
-def _describe(rows: Iterable[OnlineSession]) -> None:
+def _describe_rows(rows: Iterable[OnlineSession]) -> None:
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         browser = Truncator(browser_name(row.user_agent)).chars(BROWSER_MAX)
@@ -88,7 +94,7 @@ _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*
 
 
 @admin.register(OnlineSession)
-class OnlineSessionAdmin(SessionPageAdmin):
+class OnlineSessionAdmin(pages.ListAdmin):
     """
     The list of who is signed in, and the page of a session.
 
@@ -107,6 +113,10 @@ class OnlineSessionAdmin(SessionPageAdmin):
         filters.UserFilter,
     )
     actions = ("end_selected",)
+    fieldsets = session_page.FIELDSETS
+    readonly_fields = session_page.READONLY_FIELDS
+    # Of the fields of a session's page, only a user agent is empty.
+    empty_value_display = gettext_lazy("not stored")
     paginator = pages.ReachablePages
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
 
@@ -126,23 +136,59 @@ class OnlineSessionAdmin(SessionPageAdmin):
         self.action_checkbox = action_checkbox  # type: ignore[assignment, method-assign]
 
     def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view
-        numbers, export = require_safe(partial(numbers_view, self)), require_POST(partial(export_view, self))
-        blocked, unblock = require_safe(partial(blocked_view, self)), require_POST(partial(unblock_view, self))
+        def page(name: str, allows: Any, view: Callable[[Access], HttpResponseBase]) -> URLPattern:
+            @sensitive_post_parameters("password")
+            def answer(request: HttpRequest) -> HttpResponseBase:
+                return view(Access(self, request))
+
+            checked: Callable[..., HttpResponseBase] = self.admin_site.admin_view(allows(answer))
+            return path(f"{name}/", checked, name=f"django_redsess_onlinesession_{name}")
+
         return [
-            path("numbers/", view(numbers), name="django_redsess_onlinesession_numbers"),
-            path("export/", view(export), name="django_redsess_onlinesession_export"),
-            path("blocked/", view(blocked), name="django_redsess_onlinesession_blocked"),
-            path("unblock/", view(unblock), name="django_redsess_onlinesession_unblock"),
+            page("confirm", require_safe, confirm_view),
+            page("end", require_POST, end_view),
+            page("blocked", require_safe, blocked_view),
+            page("unblock", require_POST, unblock_view),
+            page("numbers", require_safe, numbers_view),
+            page("export", require_POST, export_view),
             *super().get_urls(),
         ]
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return super().has_module_permission(request) or self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
+        """Tell whether the administrator may see sessions, or the session ``obj``, by the rules of this site."""
+        return rules().may_see(request.user, obj)
+
+    def has_end_permission(self, request: HttpRequest, obj: OnlineSession | None = None) -> bool:
+        """
+        Tell whether the administrator may end sessions, or the session ``obj``, by the rules of this site.
+
+        A subclass may have another rule for its pages. It is asked about each session, which is slower for long lists.
+        """
+        return rules().may_end(request.user, obj)
+
+    def has_end_all_permission(self, request: HttpRequest) -> bool:
+        """Tell whether the administrator may end everyone else's sessions at once, and not only a part of the list."""
+        return rules().may_end_everyones(request.user) and self.has_end_permission(request)
+
+    @property
+    def sees_by_own_rule(self) -> bool:
+        """Whether a subclass has its own ``has_view_permission``."""
+        return type(self).has_view_permission is not OnlineSessionAdmin.has_view_permission
+
+    @property
+    def ends_by_own_rule(self) -> bool:
+        """Whether a subclass has its own ``has_end_permission``."""
+        return type(self).has_end_permission is not OnlineSessionAdmin.has_end_permission
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Tell whether the administrator may export the list: all sessions that match, in one file."""
         return self.has_view_permission(request) and rules().may_export(request.user)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
-        own_sid, links_users = pages.own_sid_of(request), users_admin(request, self.admin_site) is not None
+        own_sid, links_users = Access(self, request).own_sid, users_admin(request, self.admin_site) is not None
         sessions = OnlineSession.online.marking(own_sid, links_users=links_users).counting_once()
         return rules().visible_sessions(request.user, sessions)
 
@@ -177,11 +223,11 @@ class OnlineSessionAdmin(SessionPageAdmin):
             return response
         if by_browser := self.query_by_browser(request, changelist):
             return self.redirect_to_list(by_browser)
-        self.complete(request, changelist.result_list, changelist.list_display)
-        response.context_data |= self._about(request, changelist)  # type: ignore[attr-defined]
+        self.complete_rows(request, changelist.result_list, changelist.list_display)
+        response.context_data |= self._list_context(request, changelist)  # type: ignore[attr-defined]
         return response
 
-    def _about(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
+    def _list_context(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
         above = list_head(request)
@@ -214,7 +260,8 @@ class OnlineSessionAdmin(SessionPageAdmin):
         # Links below the list, or who may do that.
         if not self.has_end_permission(request):
             return {"missing": pages.missing_permission("end_onlinesession")}
-        if self._are_everyones(request, changelist.queryset) and not self.has_end_all_permission(request):
+        access = Access(self, request)
+        if access.are_everyones(changelist.queryset) and not access.may_end_everyones():
             return {"missing": pages.missing_permission("end_all_onlinesession")}
         if not (changelist.query or changelist.has_active_filters):
             return {"end_all_url": pages.end_url(request, self.admin_site)}
@@ -226,10 +273,10 @@ class OnlineSessionAdmin(SessionPageAdmin):
         columns = super().get_list_display(request)
         return columns if self.has_end_permission(request) else [column for column in columns if column != "end"]
 
-    def complete(self, request: HttpRequest, rows: Iterable[OnlineSession], columns: Iterable[Any]) -> None:
+    def complete_rows(self, request: HttpRequest, rows: Iterable[OnlineSession], columns: Iterable[Any]) -> None:
         """Set what columns show and sessions lack: links, places, names of items, and words that tell rows apart."""
         rows, columns = list(rows), set(columns)
-        _describe(rows)
+        _describe_rows(rows)
         if columns & {"client", "address_link"}:
             pages.set_places(rows)
         if "end" in columns:
@@ -356,7 +403,7 @@ class OnlineSessionAdmin(SessionPageAdmin):
         else:
             users = list(visible_users(request, self.admin_site, set(user_ids[: ABSENT_MAX + 1])).values())
         users = [user for user in users if of_users.has_view_or_change_permission(request, user)]
-        every, listed = OnlineSession.online.all(), self.sessions(request)
+        every, listed = OnlineSession.online.all(), Access(self, request).sessions()
         if len(users) > ABSENT_MAX or listed.sids is not None or listed.session_filter != every.session_filter:
             return []
         return [self._absent(request, user) for user in users if not every.of_users([online.user_id_of(user)]).exists()]
@@ -395,36 +442,76 @@ class OnlineSessionAdmin(SessionPageAdmin):
         query.pop(PAGE_VAR, None)
         # The filter has a choice of this name.
         query[filters.BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
-        if not self._matching(request, query.urlencode()).exists():
+        if not sessions_to_end(Access(self, request), query.urlencode()).exists():
             return None
         text = gettext("Nobody who is signed in matches “%(term)s”. These are the sessions whose browser matches.")
         messages.info(request, text % {"term": Truncator(term).chars(60)})
         return query
 
     def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
+        access, user_id = Access(self, request), online.user_id_of(user)
         is_active, deactivate_url, block_url = getattr(user, "is_active", True), "", ""
-        user_id, may_end = online.user_id_of(user), self.has_end_permission(request)
         ask_url = pages.end_url(request, self.admin_site, query=pages.users_query([user_id]))
-        if is_active and may_end and self._to_deactivate(request, user_id):
+        if is_active and access.may_end() and user_to_deactivate(access, user_id):
             deactivate_url = ask_url
-        if may_end and self.to_block(request, user_id):
+        if access.may_end() and blocking.user_to_block(access, user_id):
             block_url = ask_url
         of_user = recent_sign_ins(request, self.admin_site, user_id)
         return {
             "name": str(user),
             "is_active": is_active,
             "last": last_sign_in_html(request, self.admin_site, of_user) if of_user else "",
-            "block": self.shown_block(request, user),
+            "block": blocking.shown_block(access, user),
             "url": pages.admin_url(user, self.admin_site),
             "deactivate_url": deactivate_url,
             "block_url": block_url,
         }
 
-    def shown_block(self, request: HttpRequest, user: AbstractBaseUser) -> blocking.ShownBlock | None:
-        """Return the block of ``user`` as the page of ``request`` shows it. None also for who may not see it."""
-        return blocking.shown_block(request, self, user, pages.return_page_of(request).parameters)
-
     def _search_help(self, request: HttpRequest) -> str:
         # A theme may show the beginning only: who knows the page of users expects the rest.
         text = gettext("Search by address, network (198.51.100), browser, session id or user (%(fields)s)")
         return text % {"fields": search_fields(request, self.admin_site)}
+
+    @admin.action(description=gettext_lazy("End selected sessions"), permissions=["end"])
+    def end_selected(self, request: HttpRequest, queryset: QuerySet[OnlineSession]) -> HttpResponse:
+        """Ask whether to end the selected sessions, or all that match the list's query."""
+        access = Access(self, request)
+        if request.POST.get("select_across") == "1":
+            return ask_before_end(access, {"query": request.GET.urlencode()})
+        chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        return ask_before_end(access, {"sids": " ".join(chosen[:SIDS_MAX])})
+
+    # The page of a session.
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
+        return session_page.read_session(Access(self, request), object_id)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        fieldsets = cast("list[tuple[Any, Any]]", super().get_fieldsets(request, obj))
+        hidden = [] if obj is None else session_page.hidden_fields(obj)
+        return [
+            (title, {**options, "fields": [field for field in options["fields"] if field not in hidden]})
+            for title, options in fieldsets
+        ]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        context |= session_page.page_context(Access(self, request), context["original"])
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Redirect to the history of the session's user: there is who ended the user's sessions."""
+        session = self.get_object(request, unquote(object_id))
+        if session is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        return HttpResponseRedirect(session_page.history_url(session))
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
+        # Django would name a database's reasons, and lead to the index.
+        return session_page.redirect_from_gone(Access(self, request), unquote(object_id))
+
+    @admin.display(description=gettext_lazy("Size"))
+    def size(self, session: OnlineSession) -> str:
+        """Show the size of the data before compression, in whole KiB."""
+        if session.session.size is None:
+            return gettext("The data can't be read.")
+        return session_page.size_text(session.session.size)

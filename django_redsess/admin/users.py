@@ -1,6 +1,5 @@
 """
-Users in the admin: who may see them there, searching for them, their last sign-ins, deactivating an account,
-and the sessions on a user's page.
+Users in the admin: who may see them there, searching for them, their last sign-ins, deactivating an account.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import NotRelationField, get_fields_from_path, quote
 from django.contrib.auth import get_user_model
@@ -19,22 +18,19 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import router, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.constants import LOOKUP_SEP
-from django.http import HttpRequest, HttpResponse
-from django.template.loader import render_to_string
-from django.template.response import TemplateResponse
+from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
-from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.utils.translation import gettext
 
 from django_redsess import online, past_sign_ins
 from django_redsess.admin import log_entries
+from django_redsess.admin.access import Access, access_to_sessions
 from django_redsess.admin.pages import (
     NAME_MAX,
-    USER,
     address_html,
     end_html,
-    end_url,
     fill_html,
     how_ended_html,
     link_html,
@@ -45,7 +41,6 @@ from django_redsess.admin.pages import (
     sender_html,
     sessions_url,
     table_html,
-    users_query,
 )
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
@@ -55,7 +50,7 @@ from django_redsess.online.ending import BulkEnding
 from django_redsess.online.labels import shortly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.permissions import rules
-from django_redsess.querysets import SessionQuerySet, users_by_id
+from django_redsess.querysets import users_by_id
 from django_redsess.session import user_limit
 from django_redsess.signals import EndedSession
 
@@ -221,15 +216,14 @@ def live_urls(
 
     Only of those that the administrator may see, and of the newest 500.
     """
-    sessions: Any = site._registry.get(OnlineSession)
     user_ids = {each.user_id for each in sign_ins if not each.ended_at}
-    if sessions is None or not user_ids or not sessions.has_view_permission(request):
+    if not user_ids or (access := access_to_sessions(request, site)) is None:
         return {}
-    found = sessions.sessions(request).of_users(list(user_ids)[:USERS_MAX])[:LIVE_MAX]
+    found = access.sessions().of_users(list(user_ids)[:USERS_MAX])[:LIVE_MAX]
     return {
         name_of_sign_in(session): sessions_url("change", site, quote(session.sid))
         for session in found
-        if sessions.has_view_permission(request, session)
+        if access.may_see(session)
     }
 
 
@@ -258,13 +252,13 @@ def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
     return users is not None and users.has_change_permission(request)
 
 
-def user_to_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> AbstractBaseUser | None:
+def user_to_deactivate(access: Access, user_id: str) -> AbstractBaseUser | None:
     """
-    Return the user with this primary key if the administrator may deactivate the account, else None.
+    Return the user whose account the administrator may deactivate, and all of whose sessions they may end, else None.
 
-    They may if the rules of this site say so, and the user's page in ``site`` would let them change "active".
+    They may deactivate it if the rules of this site say so, and the user's page would let them change "active".
     """
-    users = site._registry.get(get_user_model())
+    request, users = access.request, access.site._registry.get(get_user_model())
     user: Any = users.get_object(request, user_id) if users is not None else None
     if users is None or user is None or not rules().may_deactivate(request.user, user):
         return None
@@ -272,7 +266,7 @@ def user_to_deactivate(request: HttpRequest, site: AdminSite, user_id: str) -> A
         return None
     # The form leaves out read-only fields, and those that the page does not show to this administrator.
     form = users.get_form(request, user, change=True)
-    return user if "is_active" in form.base_fields else None
+    return user if "is_active" in form.base_fields and access.may_end_all_of(user) else None
 
 
 AllEnded = tuple[list[EndedSession], int | None, bool]
@@ -310,127 +304,3 @@ def _end_user_sessions(request: HttpRequest, user_id: str, message: str, note: s
     with log_entries.saving_ends(request, message, note) as done, suppress(SessionStoreUnavailable):
         work.run()
     return done.kicked, work.confirmed_by, not work.done
-
-
-_FIELDS = ("online_sessions", "last_sign_ins")
-
-
-def _put_around(response: TemplateResponse, template: str, context: dict[str, Any]) -> None:
-    """Let ``template`` extend that of ``response``, which may be one of the site's own or of its theme."""
-    page = response.resolve_template(response.template_name)
-    response.context_data = {**(response.context_data or {}), **context, "redsess_page": page}
-    response.template_name = template
-
-
-class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
-    """
-    For the admin of your user model: show the user's sessions on the user's page, and add an action that ends them.
-
-    Use it as ``class UserAdmin(UserSessionsMixin, django.contrib.auth.admin.UserAdmin)``. Administrators who may view
-    online sessions see them. Those who may end online sessions also get a button and the action. Where sign-ins are
-    kept, those who may view them see the last five. The user's history links to both.
-    """
-
-    class Media:
-        css = {"all": ("django_redsess/admin.css", "django_redsess/admin-session.css")}
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        # None stands for no actions at all.
-        if self.actions is not None:
-            self.actions = [*self.actions, "end_sessions"]
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        # A page without fieldsets shows all readonly fields: take ours out, and add it where it is allowed.
-        fieldsets: list[tuple[Any, Any]] = [
-            (title, {**options, "fields": [name for name in options["fields"] if name not in _FIELDS]})
-            for title, options in super().get_fieldsets(request, obj)
-        ]
-        sessions, fields = self._sessions_admin, list[str]()
-        if obj is not None and sessions is not None and sessions.has_view_permission(request):
-            user_ids = [online.user_id_of(obj)]
-            # Django calls the method that shows the field without the request.
-            obj.redsess_sessions = sessions.sessions(request).of_users(user_ids)
-            obj.redsess_block = sessions.shown_block(request, obj)
-            if sessions.has_end_permission(request):
-                obj.redsess_end_url = end_url(request, self.admin_site, query=users_query(user_ids))
-            fields.append("online_sessions")
-        if obj is not None and (of_user := recent_sign_ins(request, self.admin_site, online.user_id_of(obj))):
-            obj.redsess_sign_ins = sign_ins_table(request, self.admin_site, of_user)
-            fields.append("last_sign_ins")
-        return [*fieldsets, (gettext("Sessions"), {"fields": fields})] if fields else fieldsets
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return [*super().get_readonly_fields(request, obj), *_FIELDS]
-
-    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        response = super().render_change_form(request, context, *args, **kwargs)
-        block = getattr(context.get("original"), "redsess_block", None)
-        if block and block.fields and isinstance(response, TemplateResponse):
-            # HTML has no form in a form: the one that lifts the block stands behind that of the page.
-            _put_around(response, "admin/django_redsess/user_page.html", {"block_of_user": block})
-        return response
-
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Show the history as ever, below links to what it does not have: the user's sign-ins, and online sessions."""
-        response = super().history_view(request, object_id, extra_context)
-        user = (getattr(response, "context_data", None) or {}).get("object")
-        links = [] if user is None else self._links_of_history(request, online.user_id_of(user))
-        if links and isinstance(response, TemplateResponse):
-            _put_around(response, "admin/django_redsess/user_history.html", {"redsess_links": links})
-        return response
-
-    def _links_of_history(self, request: HttpRequest, user_id: str) -> list[SafeString]:
-        of_user, sessions, links = (
-            recent_sign_ins(request, self.admin_site, user_id),
-            self._sessions_admin,
-            list[SafeString](),
-        )
-        if of_user is not None:
-            links.append(link_html(of_user.url, gettext("Sign-ins of this user")))
-        if sessions is not None and sessions.has_view_permission(request):
-            url = sessions_url("changelist", self.admin_site, query={USER: user_id})
-            links.append(link_html(url, gettext("Online sessions of this user")))
-        return links
-
-    def has_end_sessions_permission(self, request: HttpRequest) -> bool:
-        sessions = self._sessions_admin
-        return bool(sessions and sessions.has_view_permission(request) and sessions.has_end_permission(request))
-
-    @admin.action(description=gettext_lazy("End all sessions of selected users"), permissions=["end_sessions"])
-    def end_sessions(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Ask whether to end all sessions of these users."""
-        users = list(queryset.only("pk")[: USERS_MAX + 1])
-        if len(users) > USERS_MAX:
-            text = gettext("The sessions of at most %(limit)d users can be ended at once. Choose fewer.")
-            messages.error(request, text % {"limit": USERS_MAX})
-            return None
-        query = users_query([online.user_id_of(user) for user in users])
-        return self._sessions_admin.ask(request, {"query": query})  # type: ignore[no-any-return]
-
-    @admin.display(description=gettext_lazy("online sessions"))
-    def online_sessions(self, user: AbstractBaseUser) -> str:
-        """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
-        user_id, limit = online.user_id_of(user), paragraph_html(user_limit.describe(user))
-        if block := getattr(user, "redsess_block", None):
-            limit += render_to_string(
-                "admin/django_redsess/onlinesession/block.html", {"block": block, "is_apart": True}
-            )
-        sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
-        count = sessions.count()
-        if not count:
-            return format_html("{}{}", gettext("This user is not signed in."), limit)
-        text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
-        html = link_html(sessions_url("changelist", self.admin_site, query={USER: user_id}), text)
-        if url := getattr(user, "redsess_end_url", ""):
-            html += format_html(' <a class="redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
-        return html + limit
-
-    @admin.display(description=gettext_lazy("last sign-ins"))
-    def last_sign_ins(self, user: AbstractBaseUser) -> str:
-        """Show the last sign-ins of the user, with a link to all."""
-        return getattr(user, "redsess_sign_ins", "")
-
-    @property
-    def _sessions_admin(self) -> Any:
-        return self.admin_site._registry.get(OnlineSession)

@@ -11,10 +11,21 @@ from django.http import HttpRequest
 
 from benchmarks.fill import fill
 from django_redsess import online, querysets
-from django_redsess.admin import OnlineSessionAdmin, ending, filters, question
+from django_redsess.admin import ending, filters, question
 from django_redsess.online import searching
 from tests.admin.visits import CHROME, arrive, from_place
-from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, left, milliseconds_ago, staff, told
+from tests.helpers.admin_pages import (
+    CONFIRM,
+    LIST,
+    Page,
+    answer,
+    asked,
+    have_own_rule,
+    left,
+    milliseconds_ago,
+    staff,
+    told,
+)
 from tests.helpers.store import make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
@@ -140,17 +151,26 @@ def test_who_was_seen_just_in_time_is_ended_after_long_and_late_arrivals_stay(ad
 
 def test_no_more_end_than_the_question_has_counted(partitions, admin_client, monkeypatch, found) -> None:
     monkeypatch.setattr(searching, "SCAN_LIMIT", 3)
+    response = admin_client.get(CONFIRM)
+    assert asked(response) == 3
+    # The search reaches the first one by now.
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 10)
+    assert told(answer(admin_client, response)).startswith("3 sessions were ended.")
+    assert left() == {found["anna"], admin_client.session.sid}
+
+
+def test_what_a_request_does_not_get_done_the_next_question_asks_about(
+    partitions, admin_client, monkeypatch, found
+) -> None:
     monkeypatch.setattr(ending, "END_MAX", 1)
     monkeypatch.setattr("django_redsess.online.ending.AT_ONCE_MAX", 1)
     response = admin_client.get(CONFIRM)
-    assert asked(response) == 3
-    response, requests = answer(admin_client, response), 1
-    while "so far" in Page(response).text:
-        response, requests = answer(admin_client, response), requests + 1
-    assert requests >= 3
-    assert told(response) == "3 sessions were ended."
-    # With three gone, the search would reach the first one.
-    assert left() == {found["anna"], admin_client.session.sid}
+    for number in (4, 3, 2, 1):
+        assert asked(response) == number
+        response = answer(admin_client, response)
+        assert "ended" in told(response)
+    assert response.redirect_chain
+    assert left() == {admin_client.session.sid}
 
 
 @pytest.mark.parametrize("checked", [1000, 0])
@@ -174,7 +194,7 @@ def test_the_own_session_stays_or_ends_as_the_box_says(found) -> None:
     assert asked(response) == 4
     assert 'name="own"' in response.text
     # A form that counted nothing asks again.
-    assert asked(answer(browser, response, progress="")) == 4
+    assert asked(answer(browser, response, number="")) == 4
     assert {own, *found.values()} < left()
     answer(browser, response)
     assert own in left()
@@ -187,7 +207,7 @@ def test_a_rule_of_the_sites_own_is_asked_about_each(admin_client, monkeypatch, 
     def rule(self: Any, request: HttpRequest, obj: Any = None) -> bool:
         return obj is None or str(obj) != "ben"
 
-    monkeypatch.setattr(OnlineSessionAdmin, "has_end_permission", rule)
+    have_own_rule(monkeypatch, "has_end_permission", rule)
     response = admin_client.get(CONFIRM)
     assert "Each session is checked" in Page(response).text
     answer(admin_client, response)

@@ -15,12 +15,11 @@ from django.db import connection
 from django.db.models.signals import post_save
 from django.test import Client
 
-from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.signals import Reason
 from testproject.servers import free_port
-from tests.helpers.admin_pages import CONFIRM, END, Page, answer, left, staff, told
+from tests.helpers.admin_pages import CONFIRM, END, Page, answer, have_own_rule, left, staff, told
 from tests.helpers.online import sign_in
 from tests.helpers.outages import caches
 
@@ -200,7 +199,7 @@ RULES = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_of_the_sites_own_holds_for_deactivating(admin_client, users, sids, monkeypatch, name) -> None:
-    monkeypatch.setattr(OnlineSessionAdmin, name, RULES[name])
+    have_own_rule(monkeypatch, name, RULES[name])
     assert not offered(question_about(admin_client, users["bob"]))
     forged = {"deactivate": str(users["bob"].pk), "is_confirmed": "on"}
     assert admin_client.post(END, forged).status_code == 403

@@ -18,7 +18,7 @@ from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.online import ending
 from django_redsess.signals import user_blocked
 from testproject.servers import free_port
-from tests.helpers.admin_pages import END, milliseconds_ago
+from tests.helpers.admin_pages import END, have_own_rule, milliseconds_ago
 from tests.helpers.api import ask
 from tests.helpers.outages import caches
 from tests.helpers.store import have_partitions, keyspace
@@ -83,7 +83,7 @@ def test_what_has_ended_before_the_outage_is_in_the_history(redis, boss, lukas, 
     fill(redis, AT_ONCE + 1, users=1)
     if way == "asked one by one":
         rule = OnlineSessionAdmin.has_end_permission
-        monkeypatch.setattr(OnlineSessionAdmin, "has_end_permission", lambda *arguments: rule(*arguments))
+        have_own_rule(monkeypatch, "has_end_permission", lambda *arguments: rule(*arguments))
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     goes_away(ending.BulkEnding, "end_batch")
     if way == "api":

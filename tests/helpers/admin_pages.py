@@ -1,17 +1,19 @@
 """Pages of the admin, as who reads them sees them, and the forms on them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
 
+from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils.html import VOID_ELEMENTS
 
 from django_redsess import online
+from django_redsess.models import OnlineSession
 
 LIST = "/admin/django_redsess/onlinesession/"
 
@@ -147,6 +149,12 @@ def staff(client: Client, *permissions: str, name: str = "staff") -> Client:
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client.force_login(user)
     return client
+
+
+def have_own_rule(monkeypatch: Any, name: str, rule: Callable[..., Any]) -> None:
+    """Let the admin of sessions be one of a subclass that has the method ``name``."""
+    sessions = admin.site._registry[OnlineSession]
+    monkeypatch.setattr(sessions, "__class__", type("OwnRule", (type(sessions),), {name: rule}))
 
 
 def page_of(sid: str) -> str:

@@ -22,7 +22,8 @@ from django.http import HttpRequest
 from ninja import Path, Query, Router
 
 from django_redsess import online
-from django_redsess.admin import OnlineSessionAdmin, blocking, filters, own_sessions
+from django_redsess.admin import OnlineSessionAdmin, blocking, ending, filters
+from django_redsess.admin.access import Access
 from django_redsess.admin.users import users_admin
 from django_redsess.admin_sites import mounted_sites
 from django_redsess.contrib.api.authentication import for_asker, own_sid
@@ -93,13 +94,13 @@ def administrating(
 
 
 def _for_administrator(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Call ``operation`` for an administrator. Its request also has our admin of sessions, as ``sessions_admin``."""
+    """Call ``operation`` for an administrator. Its request also has an ``access``: see :class:`Access`."""
 
     @wraps(operation)
     def for_administrator(request: Any, **asked: Any) -> Any:
         sites = sites_with(request, OnlineSession)
         # Not a site's own ModelAdmin, whose rules are for its pages.
-        request.sessions_admin = OnlineSessionAdmin(OnlineSession, sites[0])
+        request.access = Access(OnlineSessionAdmin(OnlineSession, sites[0]), request)
         permission = "django_redsess.view_onlinesession"
         with administrating(request, sites, permission, may_see=rules().may_see(request.user)):
             return operation(request, **asked)
@@ -192,7 +193,7 @@ def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
         found = found.of_system(asked.system)
     found = _ordered_sessions(asked, found)
     if asked.q:
-        found, _ = request.sessions_admin.get_search_results(request, found, asked.q)
+        found, _ = request.access.admin.get_search_results(request, found, asked.q)
     return found
 
 
@@ -207,7 +208,7 @@ def _ordered_sessions(asked: UserSessionsQuery, found: SessionQuerySet) -> Sessi
 
 def _staff_users(request: Any) -> Any:
     # Whether somebody is staff is a field of users. It is told to who may see these.
-    of_users = users_admin(request, request.sessions_admin.admin_site)
+    of_users = users_admin(request, request.access.site)
     if of_users is None or not users_have("is_staff"):
         raise PermissionDenied("The parameter staff needs the permission to view users.")
     return of_users.get_queryset(request).filter(is_staff=True).order_by("pk")
@@ -234,9 +235,9 @@ def end_sessions(request: Any, body: EndSessions) -> Any:
     _require(rules().may_end(request.user), ENDING)
     ids = list(dict.fromkeys(body.ids))
     found = _find_visible(request, [each.sid for each in online.find(ids, follow=True)])
-    if own_sessions.include_other_own(request, found):
+    if ending.include_other_own(request.access, found):
         require_password(request)
-    sids, ended = request.sessions_admin.end_found(request, found, body.message)
+    sids, ended = ending.end_found(request.access, found, body.message)
     of_ended, of_found = {each.sid for each in ended}, {each.sid for each in found}
     return {
         "ended": sorted(of_ended),
@@ -263,9 +264,9 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     """
     _require(rules().may_end(request.user), ENDING)
     session = _visible_session(request, id, follow=True)
-    if own_sessions.include_other_own(request, [session]):
+    if ending.include_other_own(request.access, [session]):
         require_password(request)
-    sids, ended = request.sessions_admin.end_found(request, [session], asked.message)
+    sids, ended = ending.end_found(request.access, [session], asked.message)
     _require(sids, "You may not end this session.")
     if not ended:
         raise Problem(404, NO_SESSION)
@@ -279,9 +280,9 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
     The administrator's present one goes on. Needs the permission `end_onlinesession`.
     """
     _require(rules().may_end(request.user), ENDING)
-    if own_sessions.match_other_own(request, _all_visible(request).of_users([id])):
+    if ending.match_other_own(request.access, _all_visible(request).of_users([id])):
         require_password(request)
-    ended = request.sessions_admin.end_of_user(request, id, asked.message)
+    ended = ending.end_user_sessions(request.access, id, asked.message)
     return {"ended": len(ended), "may_return": ended.may_return}
 
 
@@ -342,7 +343,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
             raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")
         raise PermissionDenied(f"You may block this user for at most {longest.days} days.")
     try:
-        ended = request.sessions_admin.block(request, user, body.until, body.message)
+        ended = ending.block_user(request.access, user, body.until, body.message)
     except ValueError:
         raise unprocessable("until", "ahead, by the clock of the server that stores the sessions") from None
     block = online.Block(id, body.until, body.message, online.user_id_of(request.user))

@@ -26,6 +26,8 @@ from django_redsess import online
 from django_redsess.admin import export, pages
 from django_redsess.admin import filters as shared_filters
 from django_redsess.admin import log_entries as lines
+from django_redsess.admin.access import Access, access_to_sessions
+from django_redsess.admin.question import ask_before_end
 from django_redsess.admin.sessions import SEARCH_MAX
 from django_redsess.admin.users import (
     found_users,
@@ -39,7 +41,6 @@ from django_redsess.admin.users import (
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.reading import ORDER, ended_by, past_sign_in, sign_ins_of_users, sign_ins_url
-from django_redsess.models import OnlineSession
 from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
 from django_redsess.online.listing import SIDS_MAX
@@ -224,23 +225,22 @@ class SignInAdmin(pages.ListAdmin):
         return export.file_response(request, "sign-ins-{}", file_format, content)
 
     def end_view(self, request: HttpRequest) -> HttpResponse:
-        """Ask whether to end the sessions of the sign-ins that match the query, up to 1 000: see ``EndingAdmin``."""
-        sessions, listed = self._sessions_to_end(request), self.changelist_of(request, _list_query(request))
-        if sessions is None or not self.has_view_permission(request):
+        """Ask whether to end the sessions of the sign-ins that match the query, up to 1 000."""
+        access, listed = self._access_to_end(request), self.changelist_of(request, _list_query(request))
+        if access is None or not self.has_view_permission(request):
             raise PermissionDenied
         sids = [] if listed is None else _live_sids(listed.queryset)
-        return cast(HttpResponse, sessions.ask(request, {"sids": " ".join(sids)}))
+        return ask_before_end(access, {"sids": " ".join(sids)})
 
-    def _sessions_to_end(self, request: HttpRequest) -> Any:
-        """Return the admin of online sessions, or None if the administrator may end none."""
-        sessions: Any = self.admin_site._registry.get(OnlineSession)
-        may_end = sessions and sessions.has_view_permission(request) and sessions.has_end_permission(request)
-        return sessions if may_end else None
+    def _access_to_end(self, request: HttpRequest) -> Access | None:
+        """Return what the administrator may do with online sessions, or None if the administrator may end none."""
+        access = access_to_sessions(request, self.admin_site)
+        return access if access is not None and access.may_end() else None
 
     def _end_context(self, request: HttpRequest, changelist: ChangeList, chosen: Collection[Any]) -> dict[str, Any]:
         """Return the link that ends what is listed: sign-ins that have not ended, narrowed by a search or a filter."""
         is_narrowed = request.GET.get(filters.STATE) == "living" and (changelist.query or len(chosen) > 1)
-        if not (is_narrowed and changelist.result_count and self._sessions_to_end(request)):
+        if not (is_narrowed and changelist.result_count and self._access_to_end(request)):
             return {}
         query = QueryDict(_list_query(request), mutable=True)
         query.update(pages.ReturnPage(query.urlencode(), f"{pages.LIST_PAGE}redsess_history_signin").parameters)
@@ -373,8 +373,7 @@ class SignInAdmin(pages.ListAdmin):
         }
 
     def _sessions_url(self, request: HttpRequest, user_id: str) -> str:
-        sessions = self.admin_site._registry.get(OnlineSession)
-        if sessions is None or not sessions.has_view_permission(request):
+        if access_to_sessions(request, self.admin_site) is None:
             return ""
         return pages.sessions_url("changelist", self.admin_site, query={pages.USER: user_id})
 
