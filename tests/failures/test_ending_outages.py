@@ -103,7 +103,7 @@ def partitions(redis, monkeypatch) -> None:
 def test_what_has_ended_in_the_first_partition_is_counted(partitions, boss, new_session, goes_away, way) -> None:
     User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in NUMBERS)
     sids = signed_in_apart(new_session)
-    goes_away(signals, "hold", when=any)
+    goes_away(signals, "hold_events", when=any)
     if way == "admin":
         assert boss.post(END, {"sids": " ".join(sids)}).status_code == 503
         assert lines() == ["Ended 1 session."]
