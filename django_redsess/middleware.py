@@ -60,6 +60,7 @@ def is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
         or session.unavailable
         or session.pending != NOTHING_PENDING
         or session.cookie != COOKIE_UNCHANGED
+        or session.viewed_item
         or ((visit := session.visit) is not None and visit.is_late)
     ):
         return False
@@ -94,7 +95,7 @@ class Closing:
         if self.saves_always and session.session_key is not None:
             # If the cookie names no session, the key is dropped here. Then there is nothing to save.
             yield from session.opening()
-        if session.pending.item and (session.is_empty() or not (session.modified or self.saves_always)):
+        if session.viewed_item and (session.is_empty() or not (session.modified or self.saves_always)):
             yield from self._record_view_without_save()
         self._tell()
         # The message about the end of the old session is no reason to create a new one.
@@ -104,9 +105,8 @@ class Closing:
                 yield from self._send_shared_cookie()
             else:
                 set_session_cookie(session, self.response)
-        if not self.failed and (session.pending.item or session.pending.uncounted):
-            # A save does not record the view if it moves the session to another partition. It does not count the view
-            # if another partition counts the item.
+        if session.viewed_item and not self.failed:
+            # Only now: a save that is refused records no view.
             yield from self._record_view()
         return self.response
 
@@ -119,7 +119,7 @@ class Closing:
     def _record_view(self) -> Steps[None]:
         if self.session.visit is not None:
             self.session.visit.begins_by_view = not self.shared
-        yield from viewed.send_view(self.session)
+        yield from viewed.record_noted_view(self.session)
 
     def _tell(self) -> None:
         found = self.session.cookie.notice
@@ -367,8 +367,8 @@ class ViewedItemsMiddleware(MiddlewareMixin):
     :func:`~django_redsess.viewed.records_view`. A GET that is answered with 200 counts. Prefetches and passive requests
     do not count. Visitors without a session are recorded only if ``VIEWED_GUESTS`` is on.
 
-    Put it below the session middleware. If the session is saved at the end of the request, the same save records the
-    view.
+    Put it below the session middleware. If the session is saved at the end of the request, the view is recorded after
+    that.
     """
 
     def __call__(self, request: HttpRequest) -> Any:
@@ -376,11 +376,11 @@ class ViewedItemsMiddleware(MiddlewareMixin):
             return self.__acall__(request)
         response: HttpResponseBase = self.get_response(request)  # type: ignore[assignment]
         if viewed.may_view(request, response):
-            drive(viewed.note_view(request))
+            drive(viewed.note_view_of(request))
         return response
 
     async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase = await self.get_response(request)  # type: ignore[misc]
         if viewed.may_view(request, response):
-            await adrive(viewed.note_view(request))
+            await adrive(viewed.note_view_of(request))
         return response

@@ -118,16 +118,15 @@ redis.pcall("HINCRBY", totals, "created", 1)
 return 1
 
 --- create: Add a session. Only this script and `create_fast` add any.
--- KEYS: partition popularity?
+-- KEYS: partition
 -- ARGV: sid record user_id login_time at due:number limit:number policy full_at:number viewed:list
--- ONCE: is_new:flag item? keep? items_max?
+-- ONCE: is_new:flag
 -- `is_new` says that nobody can have had this sid. A session that comes from another partition brings what it viewed
 -- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
 -- happens above that, `full_at` as in above_limit. The rest is as in `save`.
 -- Reply: "saved", then "crowded" if the user may still have too many. Or nothing is written: "taken" if another session
--- has this sid; "clock" and the time by which the record must be made; "refused" and ""; "blocked" and ""; "again" and
--- "" if it may be refused, and entries that do not count were taken out. The last four are followed by the item. See
--- with_ended.
+-- has this sid; "clock" and the time by which the record must be made; "refused"; "blocked"; "again" if it may be
+-- refused, and entries that do not count were taken out. See with_ended.
 local found = not is_new and redis.call("HGET", login, sid)
 -- The client repeats a command whose reply was lost. Whether that reply said "crowded" is not known: it is said again.
 if found then
@@ -135,18 +134,17 @@ if found then
 end
 -- A repetition does not bring back what has ended meanwhile.
 if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
-if is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
+if is_blocked(user_id) then return with_ended({ "blocked" }) end
 local expected = steady_time_of(seen_list_of(user_id))
-if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
+if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
 local leaving, excess, reason, uncounted = above_limit(user_id, sid, nil, limit, policy, full_at)
-if not leaving then return reply_of_refusal(user_id, uncounted, item) end
+if not leaving then return reply_of_refusal(user_id, uncounted) end
 
 add_session(sid, record, user_id, login_time, at, due)
 for index = 1, viewed and #viewed or 0, 2 do
   redis.call("ZADD", viewed_by .. sid, viewed[index + 1], viewed[index])
 end
--- pcall, twice: the session is there, even if a full server refuses these.
-if item then pcall(record_view, sid, item, keep, items_max) end
+-- pcall: the session is there, even if a full server refuses this.
 if not viewed then redis.pcall("HINCRBY", totals, "created", 1) end
 return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncounted) })
 
@@ -165,25 +163,22 @@ return 1
 
 --- save: Replace the record of a session that is still there, and still as it was loaded. For all saves that `save_fast`
 -- is not for.
--- KEYS: partition popularity?
+-- KEYS: partition
 -- ARGV: sid record user_id login_time at due:number later_stays:flag loaded
--- ONCE: item? keep? items_max?
--- The record was made `at` that time. A guest has "" as user id and login time. `later_stays` keeps a later
--- deadline. `loaded` is the revision that was loaded, "" to replace any. `item` is viewed; a session keeps so many, and there may be `items_max` in all. `popularity` is given if the item's views are counted
--- in this partition.
+-- The record was made `at` that time. A guest has "" as user id and login time. `later_stays` keeps a later deadline.
+-- `loaded` is the revision that was loaded, "" to replace any.
 -- Reply: "saved". Or nothing is written: "gone" and the note; "changed" and the record that is there; "clock" and the
--- time by which the record must be made; "blocked" and "" if its user is new here and blocked. These are followed by
--- the item. See with_ended.
+-- time by which the record must be made; "blocked" if its user is new here and blocked. See with_ended.
 local found, before = live_record(sid)
-if not found then return with_ended({ "gone", note_of(sid), item }) end
+if not found then return with_ended({ "gone", note_of(sid) }) end
 -- The client repeats a command whose reply was lost: then its record is there already.
 if revision_of(found) == revision_of(record) then return with_ended({ "saved" }) end
-if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
+if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found }) end
 local user_before = user_of(found)
-if user_before ~= user_id and is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
+if user_before ~= user_id and is_blocked(user_id) then return with_ended({ "blocked" }) end
 local seen_at = redis.call("ZSCORE", seen_list_of(user_before), sid)
 local expected = steady_time(seen_at)
-if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
+if not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
 
 if not seen_at or signs_in(user_before, user_id, login_time, at) then seen_at = at end
 first_write(sid, record)
@@ -191,8 +186,6 @@ if later_stays then due = math.max(due, before) end
 if due ~= before then set_deadline(sid, due, before) end
 if user_before ~= user_id then leave(sid, user_before) end
 enter(sid, user_id, login_time, seen_at)
--- pcall: the session is written, even if a full server refuses this.
-if item then pcall(record_view, sid, item, keep, items_max) end
 return with_ended({ "saved" })
 
 --- prolong: Move the deadline of a session, if it is still the one that was read, and still ahead.
@@ -214,9 +207,8 @@ return moved == 1 and 1 or 0
 
 --- rotate: Give a session a new sid and a new record, and move what it viewed. For five minutes a note under the old
 -- sid tells late requests.
--- KEYS: partition popularity?
+-- KEYS: partition
 -- ARGV: old_sid sid record user_id login_time at due:number loaded limit:number policy full_at:number follows:flag
--- ONCE: item? keep? items_max?
 -- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and
 -- `full_at` are as in `create`, the rest as in `save`. `follows` says that who watches the old sid is to watch the new
 -- one.
@@ -227,13 +219,13 @@ local note, note_lifetime = "rotated " .. sid, 300000
 -- The client repeats a command whose reply was lost: then the session has moved already.
 if string.sub(note_of(old_sid), 1, #note) == note then return with_ended({ "saved", limit and "crowded" }) end
 local found, before = live_record(old_sid)
-if not found then return with_ended({ "gone", note_of(old_sid), item }) end
-if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found, item }) end
-if is_blocked(user_id) then return with_ended({ "blocked", "", item }) end
+if not found then return with_ended({ "gone", note_of(old_sid) }) end
+if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found }) end
+if is_blocked(user_id) then return with_ended({ "blocked" }) end
 local expected = steady_time_of(seen_list_of(user_id))
-if record ~= "" and not is_made_at(at, expected) then return with_ended({ "clock", digits(expected), item }) end
+if record ~= "" and not is_made_at(at, expected) then return with_ended({ "clock", digits(expected) }) end
 local leaving, excess, reason, uncounted = above_limit(user_id, sid, old_sid, limit, policy, full_at)
-if not leaving then return reply_of_refusal(user_id, uncounted, item) end
+if not leaving then return reply_of_refusal(user_id, uncounted) end
 
 -- The new sid first: if a full server refuses it, the old one is as it was.
 if record ~= "" then
@@ -243,8 +235,6 @@ if record ~= "" then
   if redis.call("EXISTS", viewed_by .. old_sid) == 1 then
     redis.call("RENAME", viewed_by .. old_sid, viewed_by .. sid)
   end
-  -- pcall: the session is written, even if a full server refuses this.
-  if item then pcall(record_view, sid, item, keep, items_max) end
 end
 redis.call("HDEL", login, old_sid)
 redis.call("ZREM", expire, old_sid)

@@ -103,9 +103,9 @@ end
 
 -- The reply of a sign-in that is refused. While there are any that do not count, they are taken out, and the caller
 -- tries again: they may hide that there are too few.
-local function reply_of_refusal(user_id, uncounted, item)
+local function reply_of_refusal(user_id, uncounted)
   end_excess(user_id, {}, 0, "", uncounted)
-  return with_ended({ #uncounted > 0 and "again" or "refused", "", item })
+  return with_ended({ #uncounted > 0 and "again" or "refused" })
 end
 
 --- end_above: End sessions of a user above a limit: the rest, if a sign-in has found too many for one script.

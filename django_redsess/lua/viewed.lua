@@ -11,6 +11,57 @@ local function uncount(views)
   redis.pcall("HINCRBY", totals, "views", digits(-views))
 end
 
+-- How often items were viewed by all visitors. The script's KEYS have `popularity` and `totals`.
+
+-- Up to two of the least viewed items besides this one, and how many views they have. Among items with equally many
+-- views, `turn` chooses: it is another number each time. If the last in the order of bytes went always, no new item
+-- with such a name would ever stay.
+local function least_viewed(item, count, turn)
+  local card = redis.call("ZCARD", popularity)
+  local lowest = redis.call("ZRANGE", popularity, -1, -1, "WITHSCORES")[2]
+  local level = redis.call("ZCOUNT", popularity, lowest, lowest)
+  local last = card - 1 - turn * 7919 % math.max(1, level - 2)
+  local candidates, leaving, views = redis.call("ZRANGE", popularity, math.max(0, last - 2), last, "WITHSCORES"), {}, 0
+  for at = #candidates - 1, 1, -2 do
+    if candidates[at] ~= item and #leaving < math.min(count, 2) then
+      leaving[#leaving + 1] = candidates[at]
+      views = views - candidates[at + 1]
+    end
+  end
+  return leaving, views
+end
+
+-- Count a view of an item. If there are more items than `items_max`, two of the least viewed go with each new one. So
+-- their number is bounded without a cleaner.
+local function count_view(item, items_max)
+  local is_new = tonumber(redis.call("ZINCRBY", popularity, -1, item)) == -1
+  -- pcall: another program may have stored anything as this number.
+  local total = redis.pcall("HINCRBY", totals, "views", 1)
+  if type(total) ~= "number" then total = now end
+  if total == 1 then
+    redis.call("HSET", totals, "views_since", redis.call("TIME")[1] + math.floor(MOVED_MS / 1000))
+  end
+  local above = is_new and redis.call("ZCARD", popularity) - items_max or 0
+  if above <= 0 then return end
+  local leaving, views = least_viewed(item, above, total)
+  if #leaving == 0 then return end
+  redis.call("ZREM", popularity, unpack(leaving))
+  redis.pcall("HINCRBY", totals, "views", string.format("%.0f", -views))
+end
+
+-- The items that a session viewed. The script's KEYS have `popularity`, or nil if another partition counts the views
+-- of the item.
+
+-- Record that a session viewed an item, and count the view. A session keeps its newest `keep` items.
+local function record_view(sid, item, keep, items_max)
+  local items = viewed_by .. sid
+  -- Later than the newest, even if the clock has stepped back: else this item could be the first to be trimmed.
+  local newest = redis.call("ZRANGE", items, -1, -1, "WITHSCORES")
+  redis.call("ZADD", items, digits(newest[2] and math.max(now, newest[2] + 1) or now), item)
+  redis.call("ZREMRANGEBYRANK", items, 0, -keep - 1)
+  if popularity then count_view(item, items_max) end
+end
+
 -- About how many bytes one item takes, in what a session viewed and in what all viewed.
 local entries_of_item = 300
 

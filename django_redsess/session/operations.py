@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django_redsess.conf import conf
 from django_redsess.session.reading import SID_PLACEHOLDER, Loaded, pack_template, rotated_to
 from django_redsess.session.record import REVISION_SIZE, has_user, revision_of
 from django_redsess.session.user_limit import Limit
@@ -32,7 +31,7 @@ from django_redsess.transport.keys import (
     is_sid,
     keyspace,
 )
-from django_redsess.transport.partitions import batches, quota
+from django_redsess.transport.partitions import batches
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
 from django_redsess.transport.steps import EndedSessions, Pipeline, ScriptCall, Steps
 
@@ -78,30 +77,6 @@ def session_counts(counts: Sequence[Any]) -> SessionCounts | None:
     return SessionCounts(due, recent, guests, message if isinstance(message, bytes) else None)
 
 
-def viewing_keys(partition: Partition, item: str) -> tuple[bytes, ...]:
-    """Return the keys of a script that may record a view of ``item`` (``""`` for none)."""
-    space = keyspace()
-    return _viewing_keys(partition, bool(item) and (space.count == 1 or space.of_item(item) == partition))
-
-
-@lru_cache(maxsize=2048)
-def _viewing_keys(partition: Partition, counts: bool) -> tuple[bytes, ...]:
-    popularity = {"popularity": partition.viewed} if counts else {}
-    return scripts.RECORD_VIEW.keys(partition, **popularity)
-
-
-def viewing(item: str) -> dict[str, bytes | int]:
-    """Return the arguments for a view of ``item``; none for ``""``."""
-    if not item:
-        return {}
-    return {"item": item.encode(), "keep": conf.VIEWED_PER_SESSION, "items_max": items_max()}
-
-
-def items_max() -> int:
-    """Return the most items that one partition counts."""
-    return quota(conf.VIEWED_LIMIT, keyspace().count)
-
-
 AT_ONCE_MAX = scripts.CONSTANTS["AT_ONCE_MAX"]
 """The most sessions or items that one call ends or looks up. A larger call would block the server for too long."""
 
@@ -111,10 +86,9 @@ class Saving(NamedTuple):
     The content of a save.
 
     ``record`` was made by the time ``at``. ``due`` is the deadline. Both are milliseconds of the server's clock. With
-    ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``item`` is the item that the
-    request views, or ``""``. Its view is recorded at most once: a repetition of the save leaves it out. ``limit`` is
-    enforced only when a session is created or gets another key. ``name`` is what observers are told, if not the task of
-    the script. With ``follows``, sockets that watch the session under its old key go on under the new one.
+    ``later_stays``, a later stored deadline is kept. ``login_ms`` is 0 for a guest. ``limit`` is enforced
+    only when a session is created or gets another key. ``name`` is what observers are told, if not the task of the
+    script. With ``follows``, sockets that watch the session under its old key go on under the new one.
     """
 
     record: bytes
@@ -123,7 +97,6 @@ class Saving(NamedTuple):
     at: int
     due: int
     later_stays: bool = False
-    item: str = ""
     limit: Limit | None = None
     name: str = ""
     follows: bool = False
@@ -142,7 +115,7 @@ class Outcome(NamedTuple):
     - ``refused``: the user already has the maximum number of sessions
     - ``blocked``: the user may not sign in for a time
 
-    ``item`` is the item to view, if its view was certainly not recorded. ``crowded`` says that the user may still have
+    ``crowded`` says that the user may still have
     too many sessions, more than one script ends: :func:`end_above` ends the others. ``stored`` is the number of
     sessions just before the save, if they were counted.
     """
@@ -150,7 +123,6 @@ class Outcome(NamedTuple):
     status: str
     record: bytes = b""
     note: str = ""
-    item: str = ""
     crowded: bool = False
     at: int = 0
     stored: SessionCounts | None = None
@@ -265,13 +237,12 @@ def create(
     partition = keyspace().of_sid(sid)
     args = scripts.CREATE.arguments(sid=sid, **_saving_args(saving), **_limit_args(saving.limit), viewed=viewed)
     # A repetition may find the session that the first attempt created.
-    first_attempt_args = scripts.CREATE.first_attempt_args(is_new=is_new, **viewing(saving.item))
-    keys = viewing_keys(partition, saving.item)
+    first_attempt_args = scripts.CREATE.first_attempt_args(is_new=is_new)
     before, reply_count = counting_commands(partition, saving.user_id)
     return ScriptCall(
         partition,
         scripts.CREATE,
-        keys,
+        scripts.CREATE.keys(partition),
         args,
         _outcome_of,
         first_attempt_args=first_attempt_args,
@@ -290,11 +261,8 @@ def save(sid: str, saving: Saving, *, loaded: bytes) -> ScriptCall[Outcome]:
     """
     partition = keyspace().of_sid(sid)
     args = scripts.SAVE.arguments(sid=sid, **_saving_args(saving), later_stays=saving.later_stays, loaded=loaded)
-    first_attempt_args = scripts.SAVE.first_attempt_args(**viewing(saving.item))
-    keys = viewing_keys(partition, saving.item)
-    return ScriptCall(
-        partition, scripts.SAVE, keys, args, _outcome_of, first_attempt_args=first_attempt_args, name=saving.name
-    )
+    keys = scripts.SAVE.keys(partition)
+    return ScriptCall(partition, scripts.SAVE, keys, args, _outcome_of, name=saving.name)
 
 
 def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> ScriptCall[Outcome]:
@@ -302,11 +270,11 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> ScriptCa
     Move a live session to a new sid, with a new record, if it still has the revision ``loaded``.
 
     If the new sid belongs to another partition, create the session there first, because no script reaches both
-    partitions. This call then only ends the old session, and leaves a note with the new sid. It records no view.
+    partitions. This call then only ends the old session, and leaves a note with the new sid.
     """
     partition = keyspace().of_sid(old_sid)
     if not same_partition(old_sid, sid):
-        saving = saving._replace(record=b"", item="", limit=None, name="")
+        saving = saving._replace(record=b"", limit=None, name="")
     args = scripts.ROTATE.arguments(
         old_sid=old_sid,
         sid=sid,
@@ -315,16 +283,13 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> ScriptCa
         **_limit_args(saving.limit),
         follows=saving.follows,
     )
-    first_attempt_args = scripts.ROTATE.first_attempt_args(**viewing(saving.item))
-    keys = viewing_keys(partition, saving.item)
     before, reply_count = counting_commands(partition, saving.user_id if saving.login_ms == saving.at else "")
     return ScriptCall(
         partition,
         scripts.ROTATE,
-        keys,
+        scripts.ROTATE.keys(partition),
         args,
         _outcome_of,
-        first_attempt_args=first_attempt_args,
         before=before,
         reply_count=reply_count,
         confirmation=confirmation(Reason.REPLACED) if saving.limit else None,
@@ -429,12 +394,6 @@ def end_by_sid(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> 
     return EndedList(ended, **replica_status(confirms))
 
 
-def counted_elsewhere(sid: str, item: str) -> bool:
-    """Return whether the views of ``item`` are counted in another partition than that of the session."""
-    space = keyspace()
-    return space.count > 1 and space.of_sid(sid) != space.of_item(item)
-
-
 def _saving_args(saving: Saving) -> dict[str, str | bytes | int]:
     return {
         "record": saving.record,
@@ -452,12 +411,12 @@ def _limit_args(limit: Limit | None) -> dict[str, str | int | None]:
 
 
 def _outcome_of(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:
-    word, more, item = (*reply, b"", b"")[:3]
+    word, more = (*reply, b"")[:2]
     record = more if word == b"changed" else b""
     note = more.decode(errors="replace") if word == b"gone" else ""
     at = int(more) if word == b"clock" else 0
     there = session_counts(counts) if counts else None
-    return Outcome(word.decode(), record, note, item.decode(), more == b"crowded", at, there)
+    return Outcome(word.decode(), record, note, more == b"crowded", at, there)
 
 
 def _with_ended(reply: list[Any], ended: EndedSessions) -> tuple[list[Any], list[EndedSession]]:

@@ -185,12 +185,11 @@ class SaveAttempts:
         expiry = self.session.expiry(at)
         saving, snapshot = self._made(sid, at, expiry, limit)
         outcome = yield from self._to_send(sid, saving, expiry)
-        if saving.item:
-            self.session.pending = self.session.pending._replace(item=outcome.item)
         if outcome.status == "saved":
             begun = self._begun(sid, saving, snapshot) if signals.sessions_began.receivers else []
             self.session.snapshot = snapshot
-            self._note_done(sid, saving.item)
+            signs_out = self.session.pending.signs_out
+            self.session.pending = Pending(signs_out=True) if signs_out else NOTHING_PENDING
             if not signals.hold_events(begun):
                 yield SendSignals(begun)
             yield from eviction.evict_after_save(sid, saving, outcome)
@@ -229,12 +228,9 @@ class SaveAttempts:
         record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer, kept)
         packed = pack(sid, record)
         old_key = session.pending.rotates_from
-        # A move to another partition takes three scripts, and each may fail. So it records no view.
-        moves = old_key is not None and not operations.same_partition(sid_of(old_key), sid)
-        item = "" if moves else session.pending.item
         name = "sign_in" if login_ms == at else ""
         follows = old_key is not None and session.pending.sign_in is None and self._is_followed(user_id)
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, item, limit, name, follows)
+        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, limit, name, follows)
         due = max(times.due, snapshot.due) if times.later_stays else times.due
         return saving, Snapshot(record, revision_of(packed), due)
 
@@ -263,7 +259,7 @@ class SaveAttempts:
         is_new = session.session_key == session.pending.own_key
         # create_fast ends none of the user's other sessions. It wakes no cleaner that sleeps until a later deadline.
         ends_none = saving.limit is None or saving.limit.is_built_in
-        if is_new and not saving.item and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
+        if is_new and ends_none and expiry.age >= settings.SESSION_COOKIE_AGE * 1000:
             outcome = yield from operations.create_fast(sid, saving)
             is_new = False
         if outcome.status == "again":
@@ -289,14 +285,6 @@ class SaveAttempts:
                 sid, saving.user_id, login_at, replaces=before, address=client.address, user_agent=client.user_agent
             )
         ]
-
-    def _note_done(self, sid: str, item: str) -> None:
-        """Clear what is pending, except for what a save does not do."""
-        pending = self.session.pending
-        elsewhere = item and operations.counted_elsewhere(sid, item)
-        uncounted = item if elsewhere else pending.uncounted
-        left = Pending(item=pending.item, uncounted=uncounted, signs_out=pending.signs_out)
-        self.session.pending = NOTHING_PENDING if left == NOTHING_PENDING else left
 
     @property
     def _base(self) -> Record | None:

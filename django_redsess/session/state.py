@@ -138,19 +138,15 @@ class Pending(NamedTuple):
     - ``rotates_from``: move the session from this old key to its new one
     - ``ends_copies``: sockets and streams that watch the session under its old key close: see ``end_copies()``
     - ``own_key``: create the session under this key, which is new and certainly unused
-    - ``item``: record that the visitor views this item; without a save, the middleware does so
 
     After that save:
 
-    - ``uncounted``: count the view of this item, which a save has recorded, in another partition
     - ``signs_out``: report the next end as a sign-out
     """
 
     sign_in: PendingSignIn | None = None
     rotates_from: str | None = None
     own_key: str | None = None
-    item: str = ""
-    uncounted: str = ""
     signs_out: bool = False
     ends_copies: bool = False
 
@@ -170,6 +166,8 @@ class SessionState(SessionBase):
     cookie = COOKIE_UNCHANGED
     snapshot = NO_SNAPSHOT
     pending = NOTHING_PENDING
+    viewed_item = ""
+    """The item that the request views, until the view is recorded: after the save, if there is one."""
     unavailable: SessionStoreUnavailable | None = None
     """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
     _session_cache: dict[str, Any]

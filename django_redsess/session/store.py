@@ -356,9 +356,9 @@ class SessionStore(SessionState):
         """Note that the user signs out. The next end gets the reason ``logout``."""
         self.pending = self.pending._replace(signs_out=True)
 
-    def viewed(self, item: str) -> None:
-        """Note that the visitor views ``item``. Recorded by the next save, else by the middleware."""
-        self.pending = self.pending._replace(item=item)
+    def note_view(self, item: str) -> None:
+        """Keep the id of the item that the request views. The middleware records the view."""
+        self.viewed_item = item
 
     @property
     def began_in_other_store(self) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from copy import copy
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from django.contrib.sessions.backends.base import SessionBase
@@ -16,13 +17,12 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import operations, reading
-from django_redsess.session.operations import items_max, viewing, viewing_keys
+from django_redsess.session import reading
 from django_redsess.session.reading import Touch, templates
 from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport import scripts
-from django_redsess.transport.keys import is_sid, keyspace
-from django_redsess.transport.partitions import together
+from django_redsess.transport.keys import Partition, is_sid, keyspace
+from django_redsess.transport.partitions import quota, together
 from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, adrive, drive, time_of
 from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
@@ -41,67 +41,75 @@ def item_id(item: str | int) -> str:
     raise ValueError(f"An item id is an integer, or text of 1 to {ITEM_BYTES_MAX} bytes in UTF-8.")
 
 
-def view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> ScriptCall[bool]:
+def call_record_view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> ScriptCall[bool]:
     """
-    Record that a live session viewed ``item``, and count the view. ``touch`` tells how the session is touched.
+    Record that a live session viewed ``item``. ``touch`` tells how the session is touched. False if it is gone.
 
-    A view that is ``counted_elsewhere`` is not counted here: :func:`count_view` counts it. False if the session is
-    gone.
+    The view is counted, too, unless another partition counts the item: then :func:`call_count_view` does.
     """
-    space = keyspace()
+    space, script = keyspace(), scripts.RECORD_VIEW
     partition = space.of_sid(sid)
-    keys, args = viewing_keys(partition, item), scripts.RECORD_VIEW.arguments(sid=sid, **viewing(item))
+    keys = _keys_of_view(partition, space.count == 1 or space.of_item(item) == partition)
+    args = script.arguments(sid=sid, item=item, keep=conf.VIEWED_PER_SESSION, items_max=items_max())
     if touch is Touch.NOTHING:
-        return ScriptCall(partition, scripts.RECORD_VIEW, keys, args, _noted)
-    touching = templates(space.prefix, space.count)[space.number_of(sid)].touch
-    name = sid.encode()
+        return ScriptCall(partition, script, keys, args, _is_recorded)
+    touching, name = templates(space.prefix, space.count)[space.number_of(sid)].touch, sid.encode()
 
     def touches(now: int) -> bytes:
         seen = reading.seen_at(now)
         return touching % (seen, name, seen, name)
 
-    return ScriptCall(partition, scripts.RECORD_VIEW, keys, args, _noted, (), touches, 2)
+    return ScriptCall(partition, script, keys, args, _is_recorded, (), touches, 2)
 
 
-def _noted(reply: int, ended: EndedSessions, touched: object = None) -> bool:
+@lru_cache(maxsize=2048)
+def _keys_of_view(partition: Partition, counts: bool) -> tuple[bytes, ...]:
+    popularity = {"popularity": partition.viewed} if counts else {}
+    return scripts.RECORD_VIEW.keys(partition, **popularity)
+
+
+def _is_recorded(reply: int, ended: EndedSessions, touched: object = None) -> bool:
     return bool(reply)
 
 
-def count_view(item: str) -> ScriptCall[bool]:
+def call_count_view(item: str) -> ScriptCall[bool]:
     """Count a view of ``item`` that was recorded in another partition."""
     partition, script = keyspace().of_item(item), scripts.COUNT_VIEW
     keys = script.keys(partition, popularity=partition.viewed)
     return ScriptCall(partition, script, keys, script.arguments(item=item, items_max=items_max()), bool)
 
 
+def items_max() -> int:
+    """Return the most items that one partition counts."""
+    return quota(conf.VIEWED_LIMIT, keyspace().count)
+
+
 def record_view(session: SessionStore, item: str) -> Steps[bool]:
     """Record that ``session`` viewed ``item``, and count the view. Return False if nothing was recorded."""
-    if (sid := session.stored_sid) is not None:
-        if session.touch is Touch.ACTIVE and conf.moves_deadlines:
-            # The new deadline is known only after the session has been read.
-            yield from session.opening()
-        noted = yield from view(sid, item, session.touch)
-        if noted:
-            if operations.counted_elsewhere(sid, item):
-                yield from count_view(item)
-            return True
+    if (yield from _record_if_live(session, item)):
+        return True
     if not (conf.VIEWED_GUESTS and session.visit is not None and session.visit.begins_by_view):
         return False
     yield from session.opening()
     if session.session_key is not None or session.cookie.late:
         return False
-    session.viewed(item)
     yield from session.saving()
-    yield from count_pending_view(session)
+    return (yield from _record_if_live(session, item))
+
+
+def _record_if_live(session: SessionStore, item: str) -> Steps[bool]:
+    sid = session.stored_sid
+    if sid is None:
+        return False
+    if session.touch is Touch.ACTIVE and conf.moves_deadlines:
+        # The new deadline is known only after the session has been read.
+        yield from session.opening()
+    if not (yield from call_record_view(sid, item, session.touch)):
+        return False
+    space = keyspace()
+    if space.count > 1 and space.of_item(item) != space.of_sid(sid):
+        yield from call_count_view(item)
     return True
-
-
-def count_pending_view(session: SessionStore) -> Steps[None]:
-    """Count the view that a save of ``session`` recorded, if the item is counted in another partition."""
-    item = session.pending.uncounted
-    if item:
-        session.pending = session.pending._replace(uncounted="")
-        yield from count_view(item)
 
 
 __all__ = [
@@ -371,26 +379,23 @@ def may_view(request: HttpRequest, response: HttpResponseBase) -> bool:
     return request.method == "GET" and response.status_code == 200 and session_of(request) is not None
 
 
-def note_view(request: HttpRequest) -> Steps[None]:
+def note_view_of(request: HttpRequest) -> Steps[None]:
     """Have the session record what ``request`` viewed. Call it only if :func:`may_view` says so."""
     session = session_of(request)
     if session is None or session.passive or session.unavailable or _is_ahead(request):
         return
-    session.viewed(_item_viewed(request))
+    session.note_view(_item_viewed(request))
     if session.visit is None:
         # Under Django's own session middleware, nothing would record it at the end.
-        yield from send_view(session)
+        yield from record_noted_view(session)
 
 
-def send_view(session: SessionStore) -> Steps[None]:
-    """Record the view that no save has recorded. An outage is logged, and does not fail the page."""
-    item = session.pending.item
-    session.viewed("")
+def record_noted_view(session: SessionStore) -> Steps[None]:
+    """Record the view that ``session`` has noted. An outage is logged, and does not fail the page."""
+    item, session.viewed_item = session.viewed_item, ""
     try:
         if item:
             yield from record_view(session, item)
-        else:
-            yield from count_pending_view(session)
     except SessionStoreUnavailable:
         # The outage itself has been logged once.
         logger.info("A view was not recorded.")

@@ -206,13 +206,11 @@ def test_with_no_guests_left_a_full_server_refuses(small_server, new_session) ->
 
 WRITES: dict[str, Callable[[str], object]] = {
     "a change": lambda key: every_operation.change(key, {"colour": "red"}),
-    "a change with a view": lambda key: every_operation.change_and_view(key, {"colour": "red"}, "vase"),
     "another user": lambda key: every_operation.change(key, {"_auth_user_id": "8"}),
     "no user": every_operation.take_user_out,
     "a sign-in": lambda key: every_operation.sign_in(key, "8"),
     "a sign-in again": every_operation.sign_in_again,
     "another key": every_operation.rotate,
-    "another key with a view": lambda key: every_operation.rotate_and_view(key, "vase"),
     "a view": lambda key: viewed.record(SessionStore(key), "vase"),
     "a new session": lambda key: every_operation.create({"_auth_user_id": "8"}),
 }

@@ -127,7 +127,6 @@ GIVEN: dict[str, Callable[[Store], tuple[Any, ...]]] = {
     "key, user": lambda store: (str(store.session.session_key), store.user_at_home),
     "key, user elsewhere": lambda store: (str(store.session.session_key), store.user_elsewhere),
     "key, red": lambda store: (str(store.session.session_key), {"colour": "red"}),
-    "key, red, item": lambda store: (str(store.session.session_key), {"colour": "red"}, store.item),
     "user": lambda store: ({"_auth_user_id": store.user_at_home, "colour": "red"},),
     "sid": lambda store: (store.session.sid,),
 }
@@ -153,8 +152,6 @@ OPERATIONS = {
     "take the user out": Operation("7", every_operation.take_user_out, "key", "signed out"),
     "sign out": Operation("7", every_operation.flush, "key", "ended"),
     "kick": Operation("7", every_operation.end, "sid", "ended"),
-    "save with a view": Operation("7", every_operation.change_and_view, "key, red, item", "changed"),
-    "rotate with a view": Operation("7", every_operation.rotate_and_view, "key, item", "kept"),
     "view": Operation("7", every_operation.view, "key, item", "kept"),
 }
 

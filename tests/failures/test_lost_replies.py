@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from django_redsess import online, viewed
-from django_redsess.backend import SessionStore
 from tests.helpers.outages import OURS
-from tests.helpers.store import keyspace, scripts, sid_of, stored
+from tests.helpers.store import keyspace, sid_of, stored
 from tests.helpers.visitors import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("known_scripts"), pytest.mark.both_servers]
@@ -107,30 +106,6 @@ def test_a_view_is_never_counted_twice(browser, alice, redis, each_loss, view: s
         assert [found.item for found in viewed.recent(browser.sid)] == ["lamp"]
         assert browser.get("/who/").content == b"alice"
         assert not view.startswith("writes") or browser.get("/read/last/").content == b"lamp"
-
-
-@pytest.mark.parametrize("applied", [True, False])
-def test_a_view_is_not_counted_twice_though_others_change_the_session(browser, alice, proxy, redis, applied) -> None:
-    """The save is done and its reply lost; another request saves before it is repeated, so that it has to merge."""
-    browser.sign_in(alice)
-    key = browser.cookie
-
-    def write_meanwhile() -> None:
-        other = SessionStore(key)
-        other["size"] = 5
-        other.save()
-
-    if applied:
-        proxy.lose_reply(scripts.SAVE.digest)
-        # At the first one nothing; at the second, which repeats it, something.
-        proxy.before(scripts.SAVE.digest, lambda: proxy.before(scripts.SAVE.digest, write_meanwhile))
-    else:
-        proxy.before(scripts.SAVE.digest, write_meanwhile)
-    assert browser.get("/items/writes/lamp").status_code == 200
-    proxy.restore()
-    assert browser.get("/read/last/").content == b"lamp"
-    assert browser.get("/read/size/").content == b"5"
-    assert viewed.count("lamp") == len(viewed.recent(browser.sid)) == 1
 
 
 @pytest.mark.parametrize("partitions", [4], indirect=True)

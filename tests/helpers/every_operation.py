@@ -78,20 +78,6 @@ def end(sid: str) -> int:
     return len(online.end(sid))
 
 
-def change_and_view(session_key: str, data: dict[str, Any], item: str) -> None:
-    session = SessionStore(session_key)
-    session.update(data)
-    session.viewed(item)
-    session.save()
-
-
-def rotate_and_view(session_key: str, item: str) -> None:
-    session = SessionStore(session_key)
-    session.cycle_key()
-    session.viewed(item)
-    session.save()
-
-
 def view(session_key: str, item: str) -> bool:
     return viewed.record(SessionStore(session_key), item)
 

@@ -77,7 +77,7 @@ class Store:
             ended[reason.decode()] += count
         return result, dict(ended)
 
-    def refused(self, script: Script, once: dict[str, Any], **given: Any) -> list[Any]:
+    def refused(self, script: Script, once: dict[str, Any] | None = None, **given: Any) -> list[Any]:
         """Run a script that refuses, and so writes nothing; return its result, with ``now`` in place of the time."""
         before = self.content()
         result, ended = self.run_ending(script, once, **given)

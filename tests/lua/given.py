@@ -6,7 +6,6 @@ from tests.lua.conftest import AGE, Store
 
 HOUR = 3_600_000
 NO_LIMIT = {"limit": None, "full_at": None}
-VIEW = {"item": "lamp", "keep": 25, "items_max": 100}
 
 
 def adding(store: Store, name: str, user: str = "", **other: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from django_redsess.transport import scripts
-from tests.lua.given import HOUR, VIEW, adding, creating, saving
+from tests.lua.given import HOUR, adding, creating, saving
 
 pytestmark = pytest.mark.both_servers
 
@@ -33,15 +33,13 @@ def test_change_returns_the_record_of_another_request(store) -> None:
     assert store.content() == before
 
 
-def test_create_enters_a_session_everywhere_and_counts_its_view(store) -> None:
+def test_create_enters_a_session_everywhere(store) -> None:
     keys = store.partition
-    given = creating(store, "a", "7", popularity=keys.viewed)
-    assert store.run_ending(scripts.CREATE, {"is_new": True, **VIEW}, **given) == ([b"saved", b""], {})
+    given = creating(store, "a", "7")
+    assert store.run_ending(scripts.CREATE, {"is_new": True}, **given) == ([b"saved", b""], {})
     for name in (keys.login, keys.expire, keys.recent, keys.online_user, keys.online_user_of("7")):
         assert store.names(name) == ["a"]
-    assert store.client.zrange(keys.viewed_by(store.sid("a")), 0, -1) == [b"lamp"]
-    assert store.client.zscore(keys.viewed, "lamp") == -1
-    assert (store.total("created"), store.total("views")) == (1, 1)
+    assert store.total("created") == 1
     assert store.client.lrange(keys.wake, 0, -1) == [b"earlier"]
 
 
@@ -60,26 +58,26 @@ def test_create_knows_its_own_repetition(store) -> None:
     {
         "the sid is taken": ({"sid": "a"}, [b"taken"]),
         "it has ended": ({"sid": "gone"}, [b"taken"]),
-        "another time": ({"at": 5000}, [b"clock", "now", b"lamp"]),
-        "enough sessions": ({"limit": 1, "policy": "refuse"}, [b"refused", b"", b"lamp"]),
+        "another time": ({"at": 5000}, [b"clock", "now"]),
+        "enough sessions": ({"limit": 1, "policy": "refuse"}, [b"refused"]),
     }.values(),
 )
 def test_create_refuses(store, other: dict[str, Any], replied: list[Any]) -> None:
     store.add("a", "7")
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     given = {**other, **({"sid": store.sid(other["sid"])} if "sid" in other else {})}
-    once = {"is_new": False, **VIEW}
+    once = {"is_new": False}
     assert store.refused(scripts.CREATE, once, **{**creating(store, "b", "7"), **given}) == replied
 
 
 @pytest.mark.parametrize(
     ("name", "other", "replied"),
     {
-        "it has ended": ("gone", {}, [b"gone", b"kicked 1 ", b"lamp"]),
-        "nobody knows it": ("nobody", {}, [b"gone", b"", b"lamp"]),
-        "it is due": ("due", {}, [b"gone", b"", b"lamp"]),
-        "another record": ("a", {"loaded": b"others"}, [b"changed", "record", b"lamp"]),
-        "another time": ("a", {"at": 5000}, [b"clock", "now", b"lamp"]),
+        "it has ended": ("gone", {}, [b"gone", b"kicked 1 "]),
+        "nobody knows it": ("nobody", {}, [b"gone", b""]),
+        "it is due": ("due", {}, [b"gone", b""]),
+        "another record": ("a", {"loaded": b"others"}, [b"changed", "record"]),
+        "another time": ("a", {"at": 5000}, [b"clock", "now"]),
     }.values(),
 )
 def test_save_refuses(store, name: str, other: dict[str, Any], replied: list[Any]) -> None:
@@ -87,4 +85,4 @@ def test_save_refuses(store, name: str, other: dict[str, Any], replied: list[Any
     store.add("due", "7", due=-1)
     store.client.set(store.partition.ended_of(store.sid("gone")), "kicked 1 ", ex=60)
     expected = [record if part == "record" else part for part in replied]
-    assert store.refused(scripts.SAVE, VIEW, **{**saving(store, name, "7"), **other}) == expected
+    assert store.refused(scripts.SAVE, **{**saving(store, name, "7"), **other}) == expected

@@ -215,7 +215,7 @@ class Sessions(RuleBasedStateMachine):
     def save(self, number: int, item: str = "") -> None:
         actor = self.actors[number]
         began = self._now()
-        actor.session.viewed(item)
+        actor.session.note_view(item)
         try:
             actor.session.save()
         except UpdateError:
@@ -225,7 +225,7 @@ class Sessions(RuleBasedStateMachine):
             return
         assert self._may_save(actor)
         # As the middleware does at the end.
-        drive(viewed.send_view(actor.session))
+        drive(viewed.record_noted_view(actor.session))
         saved = self._note_saved(actor)
         if item:
             self._note_viewed(saved, item)

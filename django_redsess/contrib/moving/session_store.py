@@ -330,10 +330,10 @@ class SessionStore(OwnSessionStore):
         user_id = self.loaded_user_id
         self._renews_there = self.there is not None and user_id == user_of(self._data_there) != ""
 
-    def viewed(self, item: str) -> None:
+    def note_view(self, item: str) -> None:
         # What a session has viewed is stored here only.
         if not (self.there is not None or self._begins_there):
-            super().viewed(item)
+            super().note_view(item)
 
     def abandon(self) -> None:
         super().abandon()

@@ -16,6 +16,7 @@ from django_redsess.middleware import passive
 from django_redsess.viewed import records_view
 from testproject.shop.models import Product
 from tests.helpers.both import Ask, both
+from tests.helpers.site.meanwhile import meanwhile
 from tests.helpers.site.views import condition
 
 
@@ -31,11 +32,13 @@ async def reads(ask: Ask, request: HttpRequest, item: str) -> HttpResponse:
 
 def writes(request: HttpRequest, item: str) -> HttpResponse:
     request.session["last"] = item
+    meanwhile(request)
     return HttpResponse(item)
 
 
 def cycles(request: HttpRequest, item: str) -> HttpResponse:
     request.session.cycle_key()
+    meanwhile(request)
     return HttpResponse(item)
 
 
