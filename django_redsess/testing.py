@@ -27,10 +27,10 @@ from django_redsess.conf import FOLDER_OF_TESTS
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations
 from django_redsess.transport import attempts, scripts
-from django_redsess.transport.clock import Clock
 from django_redsess.transport.connections import pool, server_of
 from django_redsess.transport.keys import Keyspace, Partition
 from django_redsess.transport.packing import pack_command
+from django_redsess.transport.pools import Clock
 from django_redsess.transport.steps import drive, now
 
 if TYPE_CHECKING:

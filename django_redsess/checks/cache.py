@@ -14,7 +14,7 @@ from redis.connection import parse_url
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
-from django_redsess.transport import caches, connections, counterparts
+from django_redsess.transport import caches, connections, sources
 from django_redsess.transport.exchange import retries_of
 from django_redsess.transport.keys import keyspace
 
@@ -200,7 +200,7 @@ def _in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMessage]:
     except Exception:  # What threads can't use either is E004.
         return
     try:
-        counterpart = counterparts.class_like(pool.connection_class)
+        counterpart = sources.class_like(pool.connection_class)
     except ImproperlyConfigured as reason:
         hint = "Derive a class that does the same from that in redis.asyncio, and name it in ASYNC_CONNECTION_CLASS."
         if conf.ASYNC_CONNECTION_CLASS is not None:
@@ -209,12 +209,12 @@ def _in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMessage]:
             hint += " If the site has no asynchronous requests, silence this check."
             yield problem("W072", f"{reason} Under ASGI, every request fails.", hint)
         return
-    names = counterparts.lost_options(counterpart, pool)
+    names = sources.lost_options(counterpart, pool)
     subject, effect = f"{name_of_cache()} sets", f"for {whose}, which event loops do not know. Under ASGI,"
-    if refused := ", ".join(filter(counterparts.protects, names)):
+    if refused := ", ".join(filter(sources.protects, names)):
         hint = "Nothing is sent without that protection. Remove it, or serve the site by WSGI."
         yield problem("W071", f"{subject} {refused} {effect} sessions refuse to connect.", hint)
-    if missing := ", ".join(name for name in names if not counterparts.protects(name)):
+    if missing := ", ".join(name for name in names if not sources.protects(name)):
         hint = "If they need it, derive classes of connections that do it by themselves: see ASYNC_CONNECTION_CLASS."
         yield problem("W071", f"{subject} {missing} {effect} connections go without it.", hint)
 

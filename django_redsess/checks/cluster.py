@@ -14,11 +14,11 @@ from django_redsess.checks.server import all_server_pools, as_dict, lacks_databa
 from django_redsess.checks.settings import problem
 from django_redsess.clock import monotonic
 from django_redsess.transport import attempts, connections, exchange
-from django_redsess.transport.clock import Clock
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import message_of
 from django_redsess.transport.packing import pack_command
+from django_redsess.transport.pools import Clock
 
 COVERAGE = "cluster-require-full-coverage"
 AGREED = (
@@ -57,7 +57,7 @@ def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
 def _can_connect(pool: Any) -> bool:
     # A connection selects its database first.
     with suppress(RedisError):
-        pool.give(pool.take())
+        pool.discard(pool.acquire())
         return True
     return False
 

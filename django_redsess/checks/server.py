@@ -224,7 +224,7 @@ def read_hello(pool: Any) -> dict[str, str]:
     TimeoutError if the server does not answer, and its AuthenticationError.
     """
     # A connection of its own: a cluster refuses all databases but the first, which the pool may not use.
-    connection = pool.alone(db=0)
+    connection = pool.make_separate_connection(db=0)
     try:
         connection.connect()
         connection.send_command("HELLO")

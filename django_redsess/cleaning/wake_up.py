@@ -159,6 +159,6 @@ def _connection() -> Any:
         name: connections.connection_kwargs.get(name) or PATIENCE_SECONDS
         for name in ("socket_timeout", "socket_connect_timeout")
     }
-    connection = connections.alone(**timeouts)
+    connection = connections.make_separate_connection(**timeouts)
     connection.connect()
     return connection

@@ -95,7 +95,7 @@ def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     fresh, touching = server.clock.fresh(), b""
     if touch is not Touch.NOTHING:
         seen = seen_at(fresh or server.clock.now() or (yield from steps.now(partition)))
-        deadline_in_record = server.touched.get(tag + sid, seen)
+        deadline_in_record = server.touched.recall(tag + sid, seen)
         # Once a second all the same: a server that was the master a moment ago refuses it, and is read no more.
         if deadline_in_record is None or not fresh:
             touching = commands.touch % (seen, name, seen, name)
@@ -123,7 +123,7 @@ def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     # A server that is full refuses to write.
     if touching and type(others[-1]) is type(others[-2]) is int:
         # A time-out that was removed from the settings may have left an earlier deadline.
-        server.touched.add(tag + sid, seen, due >= least_deadline(record))
+        server.touched.note_touch(tag + sid, seen, due >= least_deadline(record))
     return Loaded(sid, record, due, now)
 
 

@@ -134,14 +134,14 @@ class _Attempts:
 
 class PipelineExtras(NamedTuple):
     """
-    What is sent along with a script: commands ``before`` it, with ``reply_count`` replies, and what comes ``then``.
+    What is sent along with a script: commands ``before`` it, with ``reply_count`` replies, and a ``follow_up``.
 
     See :class:`django_redsess.transport.exchange.Send`.
     """
 
     before: bytes = b""
     reply_count: int = 0
-    then: FollowUpMaker | None = None
+    follow_up: FollowUpMaker | None = None
 
 
 NO_EXTRAS = PipelineExtras()
@@ -168,7 +168,7 @@ def run_script(  # noqa: PLR0913, a value that holds these would cost each call 
     began = monotonic()
     attempts = _Attempts(tag, script.task, began, script)
     by_digest, beside = True, list[Any]()
-    first_commands, reply_count, then = extras
+    first_commands, reply_count, follow_up = extras
     try:
         while True:
             try:
@@ -177,7 +177,7 @@ def run_script(  # noqa: PLR0913, a value that holds these would cost each call 
                 packed = first + packing.pack_script_call(
                     script, keys, (*args, *first_attempt_args), by_digest=by_digest
                 )
-                *others, reply = yield Send(attempts.to, packed, count + 1, then)
+                *others, reply = yield Send(attempts.to, packed, count + 1, follow_up)
                 if reply_count and not attempts.asking:
                     beside = others
                 if isinstance(reply, ResponseError):

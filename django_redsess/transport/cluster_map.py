@@ -19,10 +19,8 @@ from redis.utils import str_if_bytes
 
 from django_redsess import forks
 from django_redsess.clock import monotonic
-from django_redsess.transport.clock import Clock
 from django_redsess.transport.outages import Outages, words_of
-from django_redsess.transport.pools import Pool, make_session_pool
-from django_redsess.transport.touched import Touched
+from django_redsess.transport.pools import Clock, Pool, TouchedSessions, make_session_pool
 
 Address = tuple[str, int]
 """Host and port."""
@@ -83,7 +81,7 @@ class Cluster:
         if not any(self._owners):
             self.refresh().result()
         found = [self._pool(address) for address in sorted(set(filter(None, self._owners)))]
-        return found or self._nowhere.take()
+        return found or self._nowhere.acquire()
 
     def any_node(self) -> Any:
         """Return the pool of one of the nodes, without connecting. All have the same options."""
@@ -186,7 +184,7 @@ class Cluster:
             gone.outages.end("are served by another node")
             if address not in self.start:
                 del self._pools[address]
-                gone.lose_idle()
+                gone.close_idle()
 
     def _ask(self, asked: Future[None], lost: Any) -> None:
         # Those first that are not known to be out of reach.
@@ -215,7 +213,7 @@ class Cluster:
             for name in ("socket_timeout", "socket_connect_timeout")
         }
         # Not one of the pool's: requests that wait for the node may have taken all of them.
-        connection = pool.alone(**timeouts)
+        connection = pool.make_separate_connection(**timeouts)
         try:
             connection.connect()
             connection.send_command("CLUSTER", "SLOTS")
@@ -239,7 +237,7 @@ class _UnknownNode:
     """Stands for the pool of a node that is not known."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster, self.clock, self.outages, self.touched = cluster, Clock(), Outages(), Touched()
+        self.cluster, self.clock, self.outages, self.touched = cluster, Clock(), Outages(), TouchedSessions()
         self.agreed = set[str]()
         self.connection_kwargs, self.is_behind_sentinel, self.address = dict[str, Any](), False, None
         self.why = ""
@@ -250,7 +248,7 @@ class _UnknownNode:
     def invalidate_reads(self) -> None:
         pass
 
-    def take(self) -> Any:
+    def acquire(self) -> Any:
         raise RedisConnectionError(f"No node of the cluster is known to serve them{self.why}.")
 
 

@@ -20,9 +20,9 @@ from django.core.signals import setting_changed
 from django_redsess import forks
 from django_redsess.transport import caches
 from django_redsess.transport.cluster_map import Cluster
-from django_redsess.transport.counterparts import source_like
 from django_redsess.transport.keys import Partition, other_store
 from django_redsess.transport.pools import LoopPool, Pool, make_session_pool
+from django_redsess.transport.sources import loop_source_like
 
 _pool: Any = None
 _POOLS: dict[str, Any] = {}
@@ -110,7 +110,8 @@ async def loop_pool(connections: Any) -> Any:
     if known is not None:
         return known[0]
     # A loop may have any number of requests under way, so it may have as many connections as all threads.
-    made = LoopPool(partial(source_like, connections.source), connections.max_connections, connections.wait_seconds)
+    make_source = partial(loop_source_like, connections.source)
+    made = LoopPool(make_source, connections.max_connections, connections.wait_seconds)
     lifetime = _lifetime(made)
     pools[connections] = made, lifetime
     await anext(lifetime)

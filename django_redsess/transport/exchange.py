@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import (
     AskError,
@@ -30,6 +30,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.clock import monotonic
 from django_redsess.transport.outages import UNREACHABLE
+
+if TYPE_CHECKING:
+    from django_redsess.transport.pools import ConnectionPool, LoopPool, Pool
 
 try:
     from redis._parsers import _AsyncHiredisParser, _HiredisParser
@@ -158,12 +161,12 @@ FollowUpMaker = Callable[[list[Any]], FollowUp | None]
 
 @dataclass(slots=True)
 class Send:
-    """Commands to send ``to`` the server of this pool, packed, how many replies they have, and what comes then."""
+    """Commands to send ``to`` the server of this pool, packed, how many replies they have, and a follow-up."""
 
     to: Any
     packed: bytes
     replies: int
-    then: FollowUpMaker | None = None
+    follow_up: FollowUpMaker | None = None
 
 
 @dataclass(slots=True)
@@ -206,7 +209,7 @@ def _of_its_type(error: ResponseError) -> ResponseError:
     return _OF_CLUSTER[code](words) if code in _OF_CLUSTER else error
 
 
-def _leave_master(connections: Any, answers: list[Any]) -> bool:
+def _leave_master(connections: ConnectionPool, answers: list[Any]) -> bool:
     """Tell whether to look for the master again after these ``answers``. Raises ReadOnlyError, which says so itself."""
     for number, answer in enumerate(answers):
         if isinstance(answer, ResponseError):
@@ -217,45 +220,50 @@ def _leave_master(connections: Any, answers: list[Any]) -> bool:
                 # In a failover the replicas leave a master seconds before it is demoted. Or they are just down: then it
                 # still is the master, and goes on answering reads.
                 now = monotonic()
-                if now >= getattr(connections, "next_look", 0.0):
-                    connections.next_look = now + SECONDS_BETWEEN_LOOKS
+                if now >= connections.next_look_at:
+                    connections.next_look_at = now + SECONDS_BETWEEN_LOOKS
                     return True
     return False
 
 
-def send(connections: Any, packed: bytes, replies: int, then: FollowUpMaker | None = None) -> list[Any]:
+def send(connections: Pool, packed: bytes, replies: int, follow_up: FollowUpMaker | None = None) -> list[Any]:
     """
     Send ``packed`` on one of the ``connections`` of a pool. Return its replies; ``replies`` is their number.
 
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
-    its ConnectionError and TimeoutError. A failure of the commands that ``then`` sends raises nothing.
+    its ConnectionError and TimeoutError. A failure of the commands that ``follow_up`` sends raises nothing.
     """
-    pooled = connections.take()
-    connection, answers = pooled.connection, list[Any]()
-    answered = False
+    answers = list[Any]()
+    pooled = connections.acquire()
     try:
-        if pooled.internals is not None:
-            send_and_read(pooled.internals, packed, answers, replies)
-        else:
-            connection.send_packed_command([packed], connection.health_check_interval)
-            _read(connection, answers, replies)
-        if _leave_master(connections, answers):
-            connections.lose_idle()
-        else:
-            answered = then is None or _sent_behind(connection, then(answers))
-    except _LOST:
-        # Else the repetition would meet the next connection that is lost.
-        connections.lose_idle()
-        raise
+        try:
+            if pooled.internals is not None:
+                send_and_read(pooled.internals, packed, answers, replies)
+            else:
+                connection = pooled.connection
+                connection.send_packed_command([packed], connection.health_check_interval)
+                _read_replies(connection, answers, replies)
+            if _leave_master(connections, answers):
+                connections.close_idle()
+            elif follow_up is None or _sent_behind(pooled.connection, follow_up(answers)):
+                # Unless another request has found another master.
+                pooled.is_clean = pooled.master == connections.master
+        except _LOST:
+            # Else the repetition would meet the next connection that is lost.
+            connections.close_idle()
+            raise
+        finally:
+            if not pooled.is_clean:
+                pooled.close()
     finally:
-        if answered:
-            connections.give(pooled)
-        else:
-            connections.drop(pooled)
+        # As put_back() does. But an interruption could come before the first line of that.
+        pooled.home.append(pooled)
+        if connections.waiters:
+            connections.serve_waiters()
     return answers
 
 
-def _read(connection: Any, answers: list[Any], replies: int, **options: Any) -> None:
+def _read_replies(connection: Any, answers: list[Any], replies: int, **options: Any) -> None:
     while len(answers) < replies:
         try:
             answers.append(connection.read_response(disable_decoding=True, **options))
@@ -273,11 +281,11 @@ def _sent_behind(connection: Any, behind: FollowUp | None) -> bool:
         sock, usual = socket_of(connection), connection.socket_timeout
         longer = None if usual is None else usual + behind.seconds
         if sock is None:
-            _read(connection, answers, behind.replies, timeout=longer)
+            _read_replies(connection, answers, behind.replies, timeout=longer)
         else:
             usual = sock.gettimeout()
             sock.settimeout(None if usual is None else usual + behind.seconds)
-            _read(connection, answers, behind.replies)
+            _read_replies(connection, answers, behind.replies)
             sock.settimeout(usual)
     except _LOST as error:
         answers.append(error)
@@ -286,36 +294,42 @@ def _sent_behind(connection: Any, behind: FollowUp | None) -> bool:
     return not any(isinstance(answer, Exception) for answer in answers)
 
 
-async def asend(connections: Any, packed: bytes, replies: int, then: FollowUpMaker | None = None) -> list[Any]:
-    """Do as :func:`send` does, with the connections of the running event loop."""
-    pooled = await connections.take()
-    connection, line, answers = pooled.connection, pooled.internals, list[Any]()
-    answered = False
+async def asend(
+    connections: LoopPool, packed: bytes, replies: int, follow_up: FollowUpMaker | None = None
+) -> list[Any]:
+    """Send and read as :func:`send`, on one of the ``connections`` of an event loop."""
+    answers = list[Any]()
+    pooled = await connections.acquire()
+    connection, internals = pooled.connection, pooled.internals
     try:
-        if line is not None and line.write is not None and len(packed) < WRITTEN_AT_ONCE:
-            line.write(packed)
-        else:
-            await connection.send_packed_command([packed], connection.health_check_interval)
-        while len(answers) < replies:
-            try:
-                answers.append(await connection.read_response(disable_decoding=True))
-            except ResponseError as error:
-                answers.append(error)
-            if len(answers) < replies and line is not None and line.reader is not None:
-                for message in read_along(line.reader, answers, replies):
-                    await line.parser.handle_push_response(message)
-        if _leave_master(connections, answers):
-            await connections.lose_idle()
-        else:
-            answered = then is None or await _asent_behind(connection, then(answers))
-    except _LOST:
-        await connections.lose_idle()
-        raise
+        try:
+            if internals is not None and internals.write is not None and len(packed) < WRITTEN_AT_ONCE:
+                internals.write(packed)
+            else:
+                await connection.send_packed_command([packed], connection.health_check_interval)
+            while len(answers) < replies:
+                try:
+                    answers.append(await connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    answers.append(error)
+                if len(answers) < replies and internals is not None and internals.reader is not None:
+                    for message in read_along(internals.reader, answers, replies):
+                        await internals.parser.handle_push_response(message)
+            if _leave_master(connections, answers):
+                await connections.close_idle()
+            elif follow_up is None or await _asent_behind(connection, follow_up(answers)):
+                # Unless another request has found another master.
+                pooled.is_clean = pooled.master == connections.master
+        except _LOST:
+            await connections.close_idle()
+            raise
+        finally:
+            if not pooled.is_clean:
+                await pooled.aclose()
     finally:
-        if answered:
-            await connections.give(pooled)
-        else:
-            await connections.drop(pooled)
+        pooled.home.append(pooled)
+        if connections.waiters:
+            connections.serve_waiters()
     return answers
 
 

@@ -1,11 +1,12 @@
 """
-The connections that sessions use: pools of their own, for threads and for an event loop, and their first exchange.
+The servers as this process knows them, and the connections to each: a pool for threads, and one for an event loop.
 
 redis-py's own get and release take forty calls of Python: they poll the socket each time, and report events and
-metrics. So its pool is asked once for each connection, and here connections are given out. All are in use for redis-py.
-What it tells those (new credentials, maintenance) is seen when they are taken.
+metrics. So redis-py's pool, the ``source``, is asked once for each connection, and the connections are shared out here.
+redis-py sees all of them as checked out; its notifications (new credentials, maintenance) are handled when a connection
+is taken.
 
-Whoever waits for a connection gets one first come, first served. A task of an event loop holds up no other.
+Requests that wait for a connection are served in the order in which they came. A task holds up no other task.
 """
 
 from __future__ import annotations
@@ -13,164 +14,164 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import partial
+from itertools import repeat
 from os import getpid
 from typing import Any, Protocol
-from weakref import ref
 
-import redis
 from redis.backoff import NoBackoff
 from redis.credentials import StreamingCredentialProvider
 from redis.event import AfterPooledConnectionsInstantiationEvent, ClientType, EventDispatcher
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ReadOnlyError, ResponseError
 from redis.retry import Retry
-from redis.sentinel import SentinelConnectionPool
 
 from django_redsess import forks
 from django_redsess.clock import monotonic
 from django_redsess.transport import exchange
-from django_redsess.transport.clock import Clock
 from django_redsess.transport.outages import UNREACHABLE, Outages
-from django_redsess.transport.touched import Touched
+from django_redsess.transport.sources import greet, thread_source_like
 
-try:
-    from redis.maint_notifications import MaintNotificationsConfig
-except ImportError:  # Before redis-py 6.4.
-    MaintNotificationsConfig: Any = None  # type: ignore[no-redef]
+TIME_FRESH_SECONDS = 1.0
+"""For how long a read goes by the time that another reply has told. Then it asks for the time again."""
+
+SESSIONS_TOUCHED_MAX = 32_768
+"""How many touched sessions a process remembers for a server. Above it, all are forgotten at once."""
+
+UNUSED_SECONDS = 1
+"""A connection whose last use began longer ago is polled before it is used: the server may have closed it."""
 
 
-CLUSTER = (b"cluster", "cluster")
-REPLICA = (b"replica", b"slave", "replica", "slave")
-"""Roles of a server that takes no writes. Any other role is taken for a master's."""
-
-
-def greet(connection: Any) -> None:
+class Clock:
     """
-    Make a new connection ready, or close it and raise an error.
+    The clock of a server: the last time that it told, carried on by the monotonic clock of this process.
 
-    Raises redis-py's ReadOnlyError if the server is a replica. Behind Sentinel, the repetition looks for the master.
+    The wall clock of this process is never used. Any thread may use an instance, since its state is one pair.
     """
-    try:
-        connection.on_connect()
-        # redis-py sends HELLO for RESP3 only, and then keeps the reply.
-        hello = connection.handshake_metadata
-        if not hello and _is_of_sentinel(connection):
-            connection.send_command("HELLO", check_health=False)
-            try:
-                hello = connection.read_response()
-            except ResponseError:
-                hello = None
-        _refuse_replica(connection, hello)
-    except BaseException:
-        connection.disconnect()
-        raise
+
+    moved_ms = 0
+    """By how much a test has moved the clocks of all servers ahead: see :mod:`django_redsess.testing`."""
+
+    def __init__(self) -> None:
+        # How far the server's clock is ahead of the monotonic one, in milliseconds, and until when that is fresh.
+        self._ahead: float | None = None
+        self._fresh_until = 0.0
+
+    def learn(self, time_reply: Sequence[bytes | int]) -> int:
+        """Take a reply to ``TIME`` that has just come, and return it in milliseconds."""
+        seconds, microseconds = time_reply
+        milliseconds = int(seconds) * 1000 + int(microseconds) / 1000
+        self._set(milliseconds)
+        return int(milliseconds) + self.moved_ms
+
+    def learn_from_script(self, milliseconds: int) -> None:
+        """Take the time of a script that has just replied: see ``now`` in ``lua/common.lua``."""
+        self._set(milliseconds - self.moved_ms)
+
+    def _set(self, milliseconds: float) -> None:
+        at = monotonic()
+        self._ahead = milliseconds - at * 1000
+        self._fresh_until = at + TIME_FRESH_SECONDS
+
+    def now(self) -> int | None:
+        """Return the server's time in milliseconds; None before the first reply."""
+        ahead = self._ahead
+        return None if ahead is None else int(ahead + monotonic() * 1000) + self.moved_ms
+
+    def fresh(self) -> int | None:
+        """Return the server's time in milliseconds; None unless a reply of the last second has told it."""
+        at, ahead = monotonic(), self._ahead
+        if ahead is None or at > self._fresh_until:
+            return None
+        return int(ahead + at * 1000) + self.moved_ms
+
+    def expire(self) -> None:
+        """Have the next read ask for the time: the server may be another now."""
+        self._fresh_until = 0.0
 
 
-async def agreet(connection: Any) -> None:
-    """Do as :func:`greet` does, for a connection of an event loop."""
-    try:
-        await connection.on_connect()
-        # Here redis-py does not keep the reply.
-        if _is_of_sentinel(connection):
-            await connection.send_command("HELLO", check_health=False)
-            try:
-                hello = await connection.read_response()
-            except ResponseError:
-                hello = None
-            _refuse_replica(connection, hello)
-    except BaseException:
-        await connection.disconnect(nowait=True)
-        raise
+class TouchedSessions:
+    """
+    The sessions of a server that this process has touched in the present ``TOUCH_INTERVAL``: a read of one asks less.
 
+    An interval is named by the last-seen time that touches write in it. When another begins, all are forgotten. What is
+    lost costs one touch more. Any thread may use an instance: if two threads add sessions while an interval ends, one
+    may be taken for touched in the next. Then its last-seen time is late by an interval.
+    """
 
-# HELLO without a version changes nothing, and no ACL can forbid it. A renamed command can be unknown: then the role is
-# not known either.
+    def __init__(self) -> None:
+        self._seen, self._sessions = 0, dict[str, bool]()
 
+    def recall(self, name: str, seen: int) -> bool | None:
+        """Return what was noted with the session, if it was touched with this last-seen time; else None."""
+        return self._sessions.get(name) if seen == self._seen else None
 
-def _is_of_sentinel(connection: Any) -> bool:
-    # A sentinel may name a master that was demoted. For a fixed address the first write tells.
-    return hasattr(connection, "connect_to")
+    def note_touch(self, name: str, seen: int, deadline_in_record: bool) -> None:
+        """
+        Note that a session was touched with the last-seen time ``seen``.
 
+        ``name`` tells it from those of other stores. ``deadline_in_record`` is whether its deadline was not before the
+        one in its record.
+        """
+        if seen != self._seen or len(self._sessions) >= SESSIONS_TOUCHED_MAX:
+            self._sessions, self._seen = {}, seen
+        self._sessions[name] = deadline_in_record
 
-def _refuse_replica(connection: Any, hello: Any) -> None:
-    if isinstance(hello, list):  # As in RESP2: names and values by turns.
-        hello = dict(zip(hello[::2], hello[1::2], strict=False))
-    if not hello or (hello.get(b"mode") or hello.get("mode")) in CLUSTER:
-        # A cluster's replica says by itself where to go, and may be asked for the map.
-        return
-    if (hello.get(b"role") or hello.get("role")) in REPLICA:
-        raise ReadOnlyError(f"{_address_of(connection)} is a replica, and not the master.")
-
-
-def _address_of(connection: Any) -> str:
-    return getattr(connection, "path", "") or f"{connection.host}:{connection.port}"
-
-
-MANY = 2**31
-"""A maximum that redis-py's pools never reach. The maximum of connections is minded here."""
+    def clear(self) -> None:
+        """Forget all sessions."""
+        self._sessions = {}
 
 
 class PooledConnection:
     """
-    A connection of a pool, open or yet to be opened. Whoever has taken it is alone with it.
+    A connection of a pool, open or yet to be opened. Its user is alone with it.
 
-    A pooled that nobody holds any more, and that was not given back, is gone: another may be made. So an interruption
-    between any two steps takes no pooled connection.
+    ``is_clean`` is False from before the first byte of an exchange is sent until its last reply is read. A connection
+    that is not clean is closed before anybody else uses it.
     """
 
-    __slots__ = ("__weakref__", "connection", "fresh_until", "home", "internals", "is_open", "known", "server")
+    __slots__ = ("connection", "fresh_until", "home", "internals", "is_clean", "master")
 
     def __init__(self, home: list[PooledConnection]) -> None:
-        # A list of its pool. In a forked process the pool has another list, and this one's connections are nobody's.
+        # The idle list of its pool. In a forked process the pool has another list, and nobody reads this one.
         self.home = home
         self.connection: Any = None
-        self.is_open = False
+        self.is_clean = False
         self.fresh_until = 0.0
         self.internals: Any = None
-        # Behind Sentinel, the address that the connection led to.
-        self.server: tuple[str, int] | None = None
-        self.known: _Known
+        # Behind Sentinel, the address of the master when the connection was opened.
+        self.master: tuple[str, int] | None = None
+
+    def close(self) -> None:
+        """Close the connection of a thread."""
+        if self.connection is not None:
+            self.connection.disconnect()
+
+    async def aclose(self) -> None:
+        """Close the connection of a task."""
+        if self.connection is not None:
+            await self.connection.disconnect(nowait=True)
 
 
-class _Known(ref[PooledConnection]):
-    # Knows the connection of a pooled connection that is gone: it may have replies unread, and is closed.
-    __slots__ = ("connection", "tells")
+class Waiter(Protocol):
+    """A request that waits for a connection. ``held`` has the connection before ``wake_up`` is called."""
 
-    connection: Any
-    tells: ref[PooledConnection]
+    held: list[PooledConnection]
+
+    def wake_up(self) -> None: ...
 
 
-class Waiting(Protocol):
+class ConnectionPool:
     """
-    A waiter. Its ``pooled`` connection is set before ``wake`` is called.
+    Up to ``max_connections`` connections. The one returned last is taken first.
 
-    ``look`` wakes it without a pooled connection, so that it asks for those that have freed their places. It takes no
-    lock and raises nothing, and any thread may call it, also one that is in the middle of a method of this module.
-    """
+    ``make_source`` makes the ``source``, the pool of redis-py that makes the connections. ``wait_seconds`` is how long
+    to wait for a free connection; None for ever.
 
-    pooled: PooledConnection | None
-
-    def wake(self) -> None: ...
-
-    def look(self) -> None: ...
-
-
-def _have_first_look(waiting: deque[Waiting], _: object) -> None:
-    # Called where a pooled connection was lost: at any moment, in any thread.
-    with suppress(IndexError):
-        waiting[0].look()
-
-
-class PooledConnections:
-    """
-    Up to ``max_connections`` connections. The one given back last is taken first.
-
-    ``make_source`` makes the ``source``, the pool of redis-py that makes the connections. All count as in use there,
-    idle ones too. ``wait_seconds`` is how long to wait for a free connection; None for ever.
+    A connection is in ``idle``, or it is held by a request: by a variable, within a ``try`` that puts it back. It moves
+    between the two by single steps of Python, so an interruption, at any moment, loses none. ``[pooled] = map(…)`` is
+    such a step, and ``pooled = idle.pop()`` is not: an interruption may come between the call and the assignment.
     """
 
     def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
@@ -181,267 +182,76 @@ class PooledConnections:
         self._may_be_moved = bool(getattr(self.source, "maint_notifications_enabled", bool)())
 
     def reset(self) -> None:
-        """Begin without any pooled connection. Those of the parent of a forked process are not this process's."""
+        """Go on without any connection. Those of the parent of a forked process are not this process's."""
         # The source of the parent may be locked: redis-py waits for that lock, also to find out that it was forked.
         self.source = self._make_source()
-        # Where all open connections lead, behind Sentinel.
-        self._master: tuple[str, int] | None = None
-        self._idle: list[PooledConnection] = []
-        self._waiting: deque[Waiting] = deque()
-        self._known: list[_Known] = []
-        # Python does not run between the end of a pooled connection and its entry here: it could be interrupted.
-        self._gone: list[_Known] = []
+        # The master that all clean connections lead to, behind Sentinel.
+        self.master: tuple[str, int] | None = None
+        # When sentinels may be asked for the master again, by the monotonic clock.
+        self.next_look_at = 0.0
+        self.idle: list[PooledConnection] = []
+        self.waiters: deque[Waiter] = deque()
+        self._made = 0
         self._lock = forks.Lock()
         self._pid = getpid()
 
-    def stand_in_line(self, waiting: Waiting) -> None:
-        """Give ``waiting`` a pooled connection as soon as it is its turn, perhaps at once."""
+    def put_back(self, *held: PooledConnection) -> None:
+        """Let others use these connections."""
+        for pooled in held:
+            pooled.home.append(pooled)
+        if self.waiters:
+            self.serve_waiters()
+
+    def serve_waiters(self) -> None:
+        """Give waiters what connections are free, or may still be made."""
         with self._lock:
-            self._waiting.append(waiting)
-            self._serve()
+            while self.waiters:
+                first = self.waiters[0]
+                if not first.held and not self._give_to(first):
+                    return
+                first.wake_up()
+                self.waiters.popleft()
 
-    def leave_line(self, waiting: Waiting) -> None:
-        """Give ``waiting`` no pooled connection any more. It may have got one meanwhile."""
+    def _give_to(self, waiter: Waiter) -> bool:
+        try:
+            # Others take idle connections without the lock.
+            waiter.held += map(list.pop, (self.idle,))
+        except IndexError:
+            if self._made >= self.max_connections:
+                return False
+            waiter.held.append(PooledConnection(self.idle))
+            self._made += 1
+        return True
+
+    def join_line(self, waiter: Waiter) -> None:
+        """Give ``waiter`` a connection as soon as it is its turn, perhaps at once."""
         with self._lock:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
-            # It may have been told to look for all.
-            self._serve()
+            self.waiters.append(waiter)
+        self.serve_waiters()
 
-    def put(self, pooled: PooledConnection) -> None:
-        """Let others have ``pooled``."""
-        pooled.home.append(pooled)
-        # In this order: who waits looks for a pooled connection after it has said so.
-        if self._waiting:
-            self.serve()
-
-    def serve(self) -> None:
-        """Give those who wait what connections there are."""
+    def leave_line(self, waiter: Waiter) -> None:
+        """Give ``waiter`` no connection any more. It may have got one meanwhile."""
         with self._lock:
-            self._serve()
+            if waiter in self.waiters:
+                self.waiters.remove(waiter)
 
-    def take_idle(self) -> list[PooledConnection]:
-        """Take all connections that nobody uses."""
-        taken = []
-        for _ in range(len(self._idle)):
-            try:
-                taken.append(self._idle.pop())
-            except IndexError:
-                break
-        return taken
+    def take_all_idle(self, held: list[PooledConnection]) -> None:
+        """Move all idle connections to ``held``, none of them clean any more."""
+        with suppress(IndexError):
+            held += map(list.pop, repeat(self.idle))
+        for pooled in held:
+            pooled.is_clean = False
 
-    def let_go(self, connection: Any) -> None:
-        """Close the ``connection`` of a pooled connection that is gone."""
-
-    def has_new_master(self, pooled: PooledConnection) -> bool:
+    def note_master(self, pooled: PooledConnection) -> bool:
         """Note where the connection of ``pooled`` leads, just opened. Tell whether the others lead elsewhere."""
         if not self._follows_master:
             return False
-        pooled.server = pooled.connection.host, pooled.connection.port
-        before, self._master = self._master, self.source.master_address
-        return before != self._master
-
-    def _deadline(self) -> float | None:
-        # Until when a new waiter waits, by the monotonic clock.
-        return None if self.wait_seconds is None else monotonic() + self.wait_seconds
-
-    def _serve(self) -> None:
-        while self._waiting:
-            try:
-                # Others take what is idle without the lock.
-                pooled = self._idle.pop()
-            except IndexError:
-                made = self._make_pooled()
-                if made is None:
-                    return
-                pooled = made
-            first = self._waiting[0]
-            first.pooled = pooled
-            self._waiting.popleft()
-            first.wake()
-
-    def _make_pooled(self) -> PooledConnection | None:
-        if self._gone:
-            self._forget_gone()
-        if len(self._known) >= self.max_connections:
-            return None
-        pooled = PooledConnection(self._idle)
-        # Of two callbacks, Python calls the later one first: so whoever looks finds the entry.
-        tells = ref(pooled, partial(_have_first_look, self._waiting))
-        pooled.known = _Known(pooled, self._gone.append)
-        pooled.known.connection, pooled.known.tells = None, tells
-        self._known.append(pooled.known)
-        return pooled
-
-    def _forget_gone(self) -> None:
-        gone = self._gone[:]
-        for known in gone:
-            if known in self._known:
-                self._known.remove(known)
-            # Once, or a connection that is used again would be closed.
-            connection, known.connection = known.connection, None
-            if connection is not None:
-                self.let_go(connection)
-        del self._gone[: len(gone)]
+        before, self.master = self.master, self.source.master_address
+        pooled.master = pooled.connection.host, pooled.connection.port
+        return before != self.master
 
 
-def _left(until: float | None) -> float | None:
-    return None if until is None else max(0.0, until - monotonic())
-
-
-class _Task:
-    """A task that waits."""
-
-    __slots__ = ("_loop", "_woken", "pooled")
-
-    def __init__(self) -> None:
-        self.pooled: PooledConnection | None = None
-        self._loop = asyncio.get_running_loop()
-        self._woken: asyncio.Future[None] = self._loop.create_future()
-
-    async def wait(self, seconds: float | None) -> bool:
-        """Wait to be woken, for ``seconds`` at most. False if the time is up."""
-        await asyncio.wait((self._woken,), timeout=seconds)
-        if not self._woken.done():
-            return False
-        self._woken = self._loop.create_future()
-        return True
-
-    def wake(self) -> None:
-        if not self._woken.done():
-            self._woken.set_result(None)
-
-    def look(self) -> None:
-        with suppress(RuntimeError):  # The loop is closed.
-            self._loop.call_soon_threadsafe(self.wake)
-
-
-class LoopPool(PooledConnections):
-    """The connections to one server of an event loop. Only sessions use them, so no idle one has an unread reply."""
-
-    async def take(self) -> PooledConnection:
-        """Do as :meth:`django_redsess.transport.pools.Pool.take` does."""
-        try:
-            pooled = await self._wait() if self._waiting else self._idle.pop()
-        except IndexError:
-            pooled = await self._wait()
-        # The event loop has noticed which connections the server closed.
-        if (
-            pooled.is_open
-            and (line := pooled.internals) is not None
-            and not line.at_eof()
-            and not (self._may_be_moved and pooled.connection.should_reconnect())
-        ):
-            return pooled
-        await self._make_ready(pooled)
-        return pooled
-
-    async def give(self, pooled: PooledConnection) -> None:
-        """Give back a connection. All replies on it have been read."""
-        if pooled.server != self._master:
-            # Another task has found another master.
-            await self.drop(pooled)
-            return
-        pooled.home.append(pooled)
-        if self._waiting:
-            self.serve()
-
-    async def drop(self, pooled: PooledConnection) -> None:
-        """Give back a connection that must not be used again, and close it."""
-        try:
-            await _aclose(pooled)
-        finally:
-            self.put(pooled)
-
-    async def lose_idle(self) -> None:
-        """Close the idle connections."""
-        idle = self.take_idle()
-        try:
-            for pooled in idle:
-                await _aclose(pooled)
-        finally:
-            for pooled in idle:
-                pooled.is_open = False
-                self.put(pooled)
-
-    async def _wait(self) -> PooledConnection:
-        task, until = _Task(), self._deadline()
-        try:
-            self.stand_in_line(task)
-            while task.pooled is None:
-                if not await task.wait(_left(until)):
-                    self.leave_line(task)
-                    break
-                if task.pooled is None:
-                    self.serve()
-        except BaseException:
-            self.leave_line(task)
-            if task.pooled is not None:
-                self.put(task.pooled)
-            raise
-        if task.pooled is None:
-            raise RedisConnectionError("No connection available.")
-        return task.pooled
-
-    async def _make_ready(self, pooled: PooledConnection) -> None:
-        try:
-            connection = pooled.connection
-            if connection is None:
-                await self.source.disconnect(inuse_connections=False)
-                pooled.known.connection = pooled.connection = await self.source.get_connection()
-            else:
-                if not pooled.is_open or (self._may_be_moved and connection.should_reconnect()):
-                    await connection.disconnect(nowait=True)
-                await self.source.ensure_connection(connection)
-            pooled.internals, pooled.is_open = exchange.loop_internals_of(pooled.connection), True
-            if self.has_new_master(pooled):
-                await self.lose_idle()
-        except BaseException:
-            await self.drop(pooled)
-            raise
-
-
-async def _aclose(pooled: PooledConnection) -> None:
-    pooled.is_open, pooled.internals = False, None
-    if pooled.connection is not None:
-        await pooled.connection.disconnect(nowait=True)
-
-
-FRESH_SECONDS = 1
-"""A connection that was unused for longer is polled before it is used: the server may have closed it."""
-
-OF_ANOTHER_POOL = frozenset(
-    (
-        *("connection_pool", "himport_registry"),
-        *("maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler"),
-    )
-)
-"""Options of connections that lead back to the pool which has them, or that it shares with them."""
-
-
-class _Thread:
-    """A thread or a greenlet that waits."""
-
-    __slots__ = ("_lock", "pooled")
-
-    def __init__(self) -> None:
-        self.pooled: PooledConnection | None = None
-        # Looked up now: gevent replaces it.
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float | None) -> bool:
-        """Wait to be woken, for ``seconds`` at most. False if the time is up."""
-        return self._lock.acquire(timeout=-1 if seconds is None else seconds)
-
-    def wake(self) -> None:
-        with suppress(RuntimeError):  # It was woken already, and does not know yet.
-            self._lock.release()
-
-    look = wake
-
-
-class Pool(PooledConnections):
+class Pool(ConnectionPool):
     """
     The connections to one server, for threads and greenlets.
 
@@ -453,10 +263,11 @@ class Pool(PooledConnections):
     def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
         super().__init__(make_source, max_connections, wait_seconds)
         forks.reset_in_child(self)
-        self.clock, self.outages, self.touched, self.cluster = Clock(), Outages(), Touched(), None
+        self.clock, self.outages, self.touched = Clock(), Outages(), TouchedSessions()
+        self.cluster: Any = None
         self.agreed: set[str] = set()
         self.address: tuple[str, int | None, int, str] | None = None
-        self._is_told = False
+        self._has_new_credentials = False
 
     @property
     def connection_class(self) -> Any:
@@ -490,118 +301,102 @@ class Pool(PooledConnections):
         self.clock.expire()
         self.touched.clear()
 
-    def alone(self, **options: Any) -> Any:
+    def make_separate_connection(self, **options: Any) -> Any:
         """Return a connection that is not of the pool, and is not open yet. It repeats nothing by itself."""
         no_repeats = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [], "retry_on_timeout": False}
         return self.connection_class(**{**self.connection_kwargs, **no_repeats, **options})
 
-    def take(self) -> PooledConnection:
+    def acquire(self) -> PooledConnection:
         """Return a connection that is ready. Raises redis-py's ConnectionError if none gets free in time."""
         # uWSGI forks without telling Python.
         if self._pid != getpid():
             self.reset()
+        pooled = None
         try:
-            pooled = self._wait() if self._waiting else self._idle.pop()
-        except IndexError:
-            pooled = self._wait()
-        if (
-            pooled.fresh_until > monotonic()
-            and not self.outages.under_way
-            and not self._is_told
-            and not (self._may_be_moved and pooled.connection.should_reconnect())
-        ):
-            return pooled
-        self._make_ready(pooled)
+            try:
+                [pooled] = self._wait() if self.waiters else map(list.pop, (self.idle,))
+            except IndexError:
+                [pooled] = self._wait()
+            is_clean, pooled.is_clean, now = pooled.is_clean, False, monotonic()
+            if not (
+                is_clean
+                and pooled.fresh_until > now
+                and not self.outages.under_way
+                and not self._has_new_credentials
+                and not (self._may_be_moved and pooled.connection.should_reconnect())
+            ):
+                self._make_ready(pooled, is_clean)
+            pooled.fresh_until = now + UNUSED_SECONDS
+        except BaseException:
+            if pooled is not None:
+                self.discard(pooled)
+            raise
         return pooled
 
-    def give(self, pooled: PooledConnection) -> None:
-        """Give back a connection. All replies on it have been read."""
-        if pooled.server != self._master:
-            # Another thread has found another master.
-            self.drop(pooled)
-            return
-        pooled.fresh_until = monotonic() + FRESH_SECONDS
-        # As put() does.
-        pooled.home.append(pooled)
-        if self._waiting:
-            self.serve()
-
-    def drop(self, pooled: PooledConnection) -> None:
-        """Give back a connection that must not be used again, and close it."""
+    def discard(self, pooled: PooledConnection) -> None:
+        """Close a connection that must not be used again, and put it back."""
         try:
-            _close(pooled)
+            pooled.close()
         finally:
-            self.put(pooled)
+            pooled.home.append(pooled)
+            if self.waiters:
+                self.serve_waiters()
 
-    def lose_idle(self) -> None:
+    def close_idle(self) -> None:
         """Close the idle connections, after one was lost, or led to a server that is no master any more."""
-        idle = self.take_idle()
+        held: list[PooledConnection] = []
         try:
-            for pooled in idle:
-                _close(pooled)
+            self.take_all_idle(held)
+            for pooled in held:
+                pooled.close()
         finally:
-            for pooled in idle:
-                pooled.fresh_until, pooled.is_open = 0.0, False
-                self.put(pooled)
+            self.put_back(*held)
 
     def disconnect(self) -> None:
         """Close all connections, those in use too."""
-        self.lose_idle()
+        self.close_idle()
         self.source.disconnect()
-
-    def let_go(self, connection: Any) -> None:
-        connection.disconnect()
-        self.source.release(connection)
 
     def re_auth_callback(self, token: Any) -> None:
         """Log in anew with ``token`` on each connection before it is used again: redis-py calls this."""
         self.source.re_auth_callback(token)
-        # From now on each connection is asked.
-        self._is_told = True
+        self._has_new_credentials = True
 
-    def _wait(self) -> PooledConnection:
-        thread, until = _Thread(), self._deadline()
+    def _wait(self) -> list[PooledConnection]:
+        thread = WaitingThread()
         try:
-            self.stand_in_line(thread)
-            while thread.pooled is None:
-                if not thread.wait(_left(until)):
-                    self.leave_line(thread)
-                    break
-                if thread.pooled is None:
-                    self.serve()
+            self.join_line(thread)
+            if not thread.held:
+                thread.wait_for_turn(self.wait_seconds)
+            self.leave_line(thread)
         except BaseException:
             self.leave_line(thread)
-            if thread.pooled is not None:
-                self.put(thread.pooled)
+            self.put_back(*thread.held)
             raise
-        if thread.pooled is None:
+        if not thread.held:
             raise RedisConnectionError("No connection available.")
-        return thread.pooled
+        return thread.held
 
-    def _make_ready(self, pooled: PooledConnection) -> None:
+    def _make_ready(self, pooled: PooledConnection, is_clean: bool) -> None:
         # Also called in an outage: nothing is repeated then, and each idle connection may be lost.
-        try:
-            connection = pooled.connection
-            if connection is None:
-                # What is idle there was lost, perhaps in the middle of its greeting.
-                self.source.disconnect(inuse_connections=False)
-                pooled.known.connection = pooled.connection = self.source.get_connection()
-            elif pooled.is_open and self._stays(connection):
-                return
-            else:
-                connection.disconnect()
-                # Sending would connect too, but behind Sentinel to the old address.
-                connection.connect()
-            pooled.internals, pooled.is_open = exchange.internals_of(pooled.connection), True
-            if self.has_new_master(pooled):
-                self.lose_idle()
-        except BaseException:
-            self.drop(pooled)
-            raise
+        connection = pooled.connection
+        if connection is None:
+            # A connection that is idle there was lost, perhaps in the middle of its greeting.
+            self.source.disconnect(inuse_connections=False)
+            pooled.connection = self.source.get_connection()
+        elif is_clean and self._stays(connection):
+            return
+        else:
+            connection.disconnect()
+            # Sending would connect too, but behind Sentinel to the old address.
+            connection.connect()
+        pooled.internals = exchange.internals_of(pooled.connection)
+        if self.note_master(pooled):
+            self.close_idle()
 
     def _stays(self, connection: Any) -> bool:
         try:
-            if self._is_told:
+            if self._has_new_credentials:
                 connection.re_auth()
             # Unread data may be a message of the server, or a reply to somebody else.
             return not (self._may_be_moved and connection.should_reconnect()) and not connection.can_read()
@@ -609,10 +404,110 @@ class Pool(PooledConnections):
             return False
 
 
-def _close(pooled: PooledConnection) -> None:
-    pooled.fresh_until, pooled.is_open, pooled.internals = 0.0, False, None
-    if pooled.connection is not None:
-        pooled.connection.disconnect()
+class WaitingThread:
+    """A thread or a greenlet that waits for a connection."""
+
+    def __init__(self) -> None:
+        self.held: list[PooledConnection] = []
+        # Looked up now: gevent replaces it.
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
+
+    def wait_for_turn(self, seconds: float | None) -> None:
+        """Wait until :meth:`wake_up` is called, or was, for ``seconds`` at most."""
+        self._asleep.acquire(timeout=-1 if seconds is None else seconds)
+
+    def wake_up(self) -> None:
+        with suppress(RuntimeError):  # It was woken already.
+            self._asleep.release()
+
+
+class LoopPool(ConnectionPool):
+    """The connections to one server of an event loop. Only sessions use them, so no idle one has an unread reply."""
+
+    async def acquire(self) -> PooledConnection:
+        """Return a connection that is ready, as :meth:`Pool.acquire` does."""
+        pooled = None
+        try:
+            try:
+                [pooled] = await self._wait() if self.waiters else map(list.pop, (self.idle,))
+            except IndexError:
+                [pooled] = await self._wait()
+            is_clean, pooled.is_clean = pooled.is_clean, False
+            # The event loop has noticed which connections the server closed.
+            if not (
+                is_clean
+                and (internals := pooled.internals) is not None
+                and not internals.at_eof()
+                and not (self._may_be_moved and pooled.connection.should_reconnect())
+            ):
+                await self._make_ready(pooled, is_clean)
+        except BaseException:
+            if pooled is not None:
+                await self.discard(pooled)
+            raise
+        return pooled
+
+    async def discard(self, pooled: PooledConnection) -> None:
+        """Close a connection that must not be used again, and put it back."""
+        try:
+            await pooled.aclose()
+        finally:
+            self.put_back(pooled)
+
+    async def close_idle(self) -> None:
+        """Close the idle connections."""
+        held: list[PooledConnection] = []
+        try:
+            self.take_all_idle(held)
+            for pooled in held:
+                await pooled.aclose()
+        finally:
+            self.put_back(*held)
+
+    async def _wait(self) -> list[PooledConnection]:
+        task = WaitingTask()
+        try:
+            self.join_line(task)
+            if not task.held:
+                await task.wait_for_turn(self.wait_seconds)
+            self.leave_line(task)
+        except BaseException:
+            self.leave_line(task)
+            self.put_back(*task.held)
+            raise
+        if not task.held:
+            raise RedisConnectionError("No connection available.")
+        return task.held
+
+    async def _make_ready(self, pooled: PooledConnection, is_clean: bool) -> None:
+        connection = pooled.connection
+        if connection is None:
+            await self.source.disconnect(inuse_connections=False)
+            pooled.connection = await self.source.get_connection()
+        else:
+            if not is_clean or (self._may_be_moved and connection.should_reconnect()):
+                await connection.disconnect(nowait=True)
+            await self.source.ensure_connection(connection)
+        pooled.internals = exchange.loop_internals_of(pooled.connection)
+        if self.note_master(pooled):
+            await self.close_idle()
+
+
+class WaitingTask:
+    """A task that waits for a connection."""
+
+    def __init__(self) -> None:
+        self.held: list[PooledConnection] = []
+        self._turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait_for_turn(self, seconds: float | None) -> None:
+        """Wait until :meth:`wake_up` is called, or was, for ``seconds`` at most."""
+        await asyncio.wait((self._turn,), timeout=seconds)
+
+    def wake_up(self) -> None:
+        if not self._turn.done():
+            self._turn.set_result(None)
 
 
 def make_session_pool(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
@@ -624,7 +519,8 @@ def make_session_pool(found: Any, *, cluster: Any = None, node: str = "") -> Poo
     """
     options = found.connection_kwargs
     wait_seconds = getattr(found, "timeout", options.get("socket_timeout"))
-    pool = Pool(partial(_source_like, found, redis_connect_func=greet), found.max_connections, wait_seconds)
+    make_source = partial(thread_source_like, found, redis_connect_func=greet)
+    pool = Pool(make_source, found.max_connections, wait_seconds)
     pool.cluster = cluster
     if node:
         pool.outages = Outages(f"node {node}")
@@ -635,35 +531,3 @@ def make_session_pool(found: Any, *, cluster: Any = None, node: str = "") -> Poo
             AfterPooledConnectionsInstantiationEvent([found, pool], ClientType.SYNC, credentials)
         )
     return pool
-
-
-def _source_like(found: Any, **defaults: Any) -> Any:
-    """Return a new pool of redis-py with the settings of ``found``. It shares no lock with that, and no connection."""
-    given = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
-    options = {**defaults, **given, **keep_maintenance_off(found)}
-    options |= {"connection_class": found.connection_class, "max_connections": MANY}
-    if not isinstance(found, SentinelConnectionPool):
-        return redis.ConnectionPool(**options)
-    # The class and the other attributes may be the site's own.
-    manager = copy(found.sentinel_manager)
-    manager.sentinels = [
-        redis.Redis(connection_pool=_source_like(sentinel.connection_pool)) for sentinel in manager.sentinels
-    ]
-    return SentinelConnectionPool(  # type: ignore[no-untyped-call]
-        found.service_name,
-        manager,
-        is_master=found.is_master,
-        check_connection=found.check_connection,
-        **options,
-    )
-
-
-def keep_maintenance_off(source: Any) -> dict[str, Any]:
-    """
-    Return the option that keeps messages about maintenance off, if the pool ``source`` has them off.
-
-    With RESP3, redis-py turns them on by itself. The pool keeps this option for itself only where they are on.
-    """
-    if MaintNotificationsConfig is None or getattr(source, "maint_notifications_enabled", bool)():
-        return {}
-    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}

@@ -42,7 +42,7 @@ class Confirmation:
         """Whether too few replicas have confirmed."""
         return self.confirmed_by is not None and self.confirmed_by < self._replicas
 
-    def after(self, partition: Partition, replies: list[Any]) -> FollowUp | None:
+    def follow_up(self, partition: Partition, replies: list[Any]) -> FollowUp | None:
         """Return what to send behind a script of ``partition`` that has got these replies."""
         reply = replies[-1]
         if isinstance(reply, ResponseError):

@@ -132,7 +132,7 @@ def drive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
+                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.follow_up)
                 elif isinstance(wanted, Pause):
                     _wait(wanted)
                 elif isinstance(wanted, CallOutside):
@@ -161,7 +161,7 @@ async def adrive(steps: Steps[T]) -> T:
             try:
                 if isinstance(wanted, Send):
                     connections = await loop_pool(wanted.to)
-                    reply = await exchange.asend(connections, wanted.packed, wanted.replies, wanted.then)
+                    reply = await exchange.asend(connections, wanted.packed, wanted.replies, wanted.follow_up)
                 elif isinstance(wanted, Pause):
                     await _await(wanted)
                 elif isinstance(wanted, CallOutside):
@@ -256,8 +256,8 @@ class ScriptCall(Step[T]):
         if tag not in server.agreed:
             yield from agreement.agree([self.partition])
         before = b"" if self.before is None else self.before((yield from now(self.partition)))
-        then = None if self.confirmation is None else partial(self.confirmation.after, self.partition)
-        extras = PipelineExtras(before, self.reply_count, then)
+        follow_up = None if self.confirmation is None else partial(self.confirmation.follow_up, self.partition)
+        extras = PipelineExtras(before, self.reply_count, follow_up)
         reply, replies = yield from attempts.run_script(
             tag, self.script, self.keys, self.args, self.first_attempt_args, extras, self.name
         )

@@ -65,7 +65,7 @@ def visit_in_a_hurry(number: int) -> None:
         if turn % 10 == 0:
             # New connections have more to send, and to wait for.
             for pool in connections.pool().nodes():
-                pool.lose_idle()
+                pool.close_idle()
         with gevent.Timeout(random.uniform(0, most), False):
             assert SessionStore(key)["number"] == number
             count["own"] += 1

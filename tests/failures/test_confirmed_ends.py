@@ -18,6 +18,7 @@ from django_redsess.transport import replicas
 from testproject.nodes import Node
 from tests.helpers.clusters import cluster_caches
 from tests.helpers.outages import PATIENCE, TIMEOUT, caches, close_connections, frozen, lines_of
+from tests.helpers.pooled import give, take
 from tests.helpers.proxy import Proxy
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import Replicated
@@ -250,8 +251,8 @@ def test_replies_may_take_longer_while_it_waits_and_only_then(servers, sid, sett
     servers.cut()
     confirm_within(700)
     assert online.end(sid).confirmed_by == 0
-    pooled = pool().take()
-    pool().give(pooled)
+    pooled = take(pool())
+    give(pool(), pooled)
     assert pooled.connection._sock.gettimeout() == TIMEOUT
     asyncio.run(wait())
 

@@ -10,6 +10,7 @@ from django_redsess import online
 from django_redsess.transport import connections
 from tests.helpers.failovers import Outcome, Writers
 from tests.helpers.outages import BUDGET, PATIENCE, TIMEOUT, caches, close_connections, end_outage
+from tests.helpers.pooled import give, take
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import Watched, watched
 from tests.helpers.site import MIDDLEWARE
@@ -106,8 +107,8 @@ def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(watch, setti
     behind, old = settings.CACHES, site.master()
     ended, other = new_session("7", colour="blue"), new_session("8", colour="red")
     pool, visitor = connections.pool(), Browser(Client())
-    for connection in [pool.take() for _ in range(3)]:
-        pool.give(connection)
+    for connection in [take(pool) for _ in range(3)]:
+        give(pool, connection)
     wait_until(site.in_sync)
     site.fail_over()
     wait_until(lambda: site.master() is not old)

@@ -15,7 +15,7 @@ from django_redsess.online.ending import BulkEnding
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session.lock import SessionLock
 from django_redsess.session.record import django_times
-from django_redsess.transport.clock import FRESH_SECONDS
+from django_redsess.transport.pools import TIME_FRESH_SECONDS
 from tests.helpers import every_operation
 from tests.helpers.clocks import Clock, clock
 from tests.helpers.oracle import disagreements
@@ -173,7 +173,7 @@ def test_a_read_learns_the_time_once_a_second_by_which_the_next_notes_it_was_see
     for ahead in (HOUR, DAY):
         stepped.set(ahead)
         before = stepped.server.client.time()[0] * 1000
-        time.sleep(FRESH_SECONDS)
+        time.sleep(TIME_FRESH_SECONDS)
         opened(session, passive=False)
         # By the time that was.
         assert seen() < before

@@ -16,9 +16,9 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import reading
-from django_redsess.transport.clock import FRESH_SECONDS
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
+from django_redsess.transport.pools import TIME_FRESH_SECONDS
 from testproject import servers
 from tests.helpers.outages import caches, frozen, full, without_disk, without_replicas
 from tests.helpers.store import make_older, make_seen
@@ -229,7 +229,7 @@ def test_a_server_that_became_a_replica_is_not_read_for_more_than_a_second(
     opened(session)
     # Its connections stay, as they do not behind Sentinel. What has ended since, the other one knows.
     own_server.client.replicaof("127.0.0.1", 1)
-    time.sleep(FRESH_SECONDS)
+    time.sleep(TIME_FRESH_SECONDS)
     with pytest.raises(SessionStoreUnavailable):
         opened(session)
     own_server.client.replicaof("NO", "ONE")

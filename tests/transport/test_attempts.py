@@ -13,6 +13,7 @@ from django_redsess.transport import attempts, connections, packing, scripts
 from django_redsess.transport.steps import adrive, drive
 from tests.helpers import store
 from tests.helpers.outages import caches, full
+from tests.helpers.pooled import give, take
 from tests.helpers.running import wait_until
 
 pytestmark = pytest.mark.both_servers
@@ -138,8 +139,8 @@ def test_an_exhausted_pool_is_an_outage(server, settings, new_session) -> None:
     settings.CACHES = caches(f"{server.url}?client_name=one", timeout=0.5)
     settings.CACHES["sessions"]["OPTIONS"]["CONNECTION_POOL_KWARGS"] = {"max_connections": 1}
     pool = connections.pool()
-    taken = pool.take()
+    taken = take(pool)
     with pytest.raises(SessionStoreUnavailable):
         SessionStore(key).load()
-    pool.give(taken)
+    give(pool, taken)
     assert SessionStore(key)["colour"] == "blue"

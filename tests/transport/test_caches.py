@@ -23,6 +23,7 @@ from testproject.servers import Server, available, free_port
 from tests.helpers.backends import BACKENDS, OTHERS, entry
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import frozen
+from tests.helpers.pooled import take
 from tests.helpers.store import stored
 from tests.transport.test_cluster_factory import made_by_openssl
 
@@ -296,7 +297,7 @@ def test_credentials_sockets_and_tls(closed, use, backend: str, where: str) -> N
     pool = use(entry(backend, url, seconds=5, **options))
     visit()
     asyncio.run(avisit())
-    assert pool.take().connection.db == 2
+    assert take(pool).connection.db == 2
 
 
 @pytest.mark.parametrize("backend", OTHERS)

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from django_redsess import clock as clock_module
-from django_redsess.transport import clock
-from django_redsess.transport.clock import Clock
+from django_redsess.transport import pools
+from django_redsess.transport.pools import Clock
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +19,7 @@ def test_a_clock_that_was_never_told_knows_nothing() -> None:
 
 def test_a_time_is_carried_on_and_is_fresh_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monotonic = 50.0
-    monkeypatch.setattr(clock, "monotonic", lambda: monotonic)
+    monkeypatch.setattr(pools, "monotonic", lambda: monotonic)
     known = Clock()
     assert known.learn([b"1000", b"250000"]) == 1_000_250
     monotonic = 51.0

@@ -16,6 +16,7 @@ from django_redsess.transport import connections
 from django_redsess.transport.packing import pack_command
 from testproject.servers import Server
 from tests.helpers.outages import caches, lines_of
+from tests.helpers.pooled import atake, give, take
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import behind_sentinel
 from tests.helpers.store import afetch, fetch
@@ -133,9 +134,9 @@ def test_a_master_that_lost_its_replicas_is_left_for_the_one_that_is_named(put, 
 @pytest.mark.parametrize("later", [False, True], ids=["first reply", "later reply"])
 def test_a_demoted_master_is_left_for_the_one_that_is_named(put, server, ask, later: bool) -> None:
     site = put()
-    pooled_connections = [connections.pool().take() for _ in range(3)]
+    pooled_connections = [take(connections.pool()) for _ in range(3)]
     for pooled in pooled_connections:
-        connections.pool().give(pooled)
+        give(connections.pool(), pooled)
     assert port_of(ask) == site.first.port
     site.names(server)
     demote(site.first, server)
@@ -148,7 +149,7 @@ def test_a_closed_connection_asks_the_sentinels_again(put, server) -> None:
     site = put()
     assert port_of(fetch) == site.first.port
     site.names(server)
-    connections.pool().lose_idle()
+    connections.pool().close_idle()
     assert port_of(fetch) == server.port
 
 
@@ -168,16 +169,16 @@ def test_a_connection_of_a_loop_is_not_kept_when_another_master_was_found(put, s
 
     async def meet() -> None:
         pool = await connections.loop_pool(connections.pool())
-        first, second = await pool.take(), await pool.take()
+        first, second = await atake(pool), await atake(pool)
         site.names(server)
-        await pool.drop(first)
+        await pool.discard(first)
         assert await afetch("ping", PING, 1) == [b"PONG"]
-        await pool.give(second)
+        give(pool, second)
         ports = [await afetch("info", PORT, 1) for _ in range(2)]
         assert all(f"tcp_port:{server.port}\r".encode() in told for [told] in ports)
-        both = [await pool.take(), await pool.take()]
+        both = [await atake(pool), await atake(pool)]
         assert {each.connection.port for each in both} == {server.port}
         for each in both:
-            await pool.give(each)
+            give(pool, each)
 
     asyncio.run(meet())

@@ -21,6 +21,7 @@ from django_redsess.transport import connections, pools
 from django_redsess.transport.keys import keyspace
 from tests.helpers.backends import BACKENDS, entry
 from tests.helpers.outages import PATIENCE
+from tests.helpers.pooled import give, take
 from tests.helpers.running import in_child
 
 
@@ -73,10 +74,10 @@ def session_key(request, server, settings) -> Iterator[str]:
 
 def test_a_child_of_a_parent_that_is_making_connections(session_key: str) -> None:
     pool = connections.pool()
-    taken = pool.take()
+    taken = take(pool)
 
     def make() -> None:
-        pool.give(pool.take())
+        give(pool, take(pool))
 
     thread = threading.Thread(target=make)
     thread.start()
@@ -95,7 +96,7 @@ def test_a_child_of_a_parent_that_is_making_connections(session_key: str) -> Non
         thread.join()
         Slow.making.clear()
         Slow.leave.clear()
-    pool.give(taken)
+    give(pool, taken)
     assert SessionStore(session_key)["colour"] == "blue"
 
 
@@ -164,7 +165,7 @@ def test_children_of_a_parent_whose_threads_open_connections(server, settings, b
         while not over.is_set():
             with suppress(SessionStoreUnavailable):
                 SessionStore(session.session_key).load()
-            connections.pool().lose_idle()
+            connections.pool().close_idle()
 
     threads = [threading.Thread(target=open_and_close) for _ in range(4)]
     for thread in threads:

@@ -18,11 +18,12 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import attempts, connections, pools
+from django_redsess.transport import attempts, connections, exchange, pools
 from django_redsess.transport.packing import pack_command
 from django_redsess.transport.pools import PooledConnection
 from tests.helpers.backends import BACKENDS, entry, pool_of_cache
 from tests.helpers.outages import PATIENCE
+from tests.helpers.pooled import give, take
 from tests.helpers.running import wait_until
 from tests.helpers.store import afetch, fetch
 
@@ -79,51 +80,51 @@ def close_all(redis: redis_py.Redis) -> None:
 
 def idle(pool: Any, count: int) -> list[Any]:
     """See that ``pool`` has so many connections that nobody uses, with open connections."""
-    taken = [pool.take() for _ in range(count)]
+    taken = [take(pool) for _ in range(count)]
     for connection in reversed(taken):
-        pool.give(connection)
+        give(pool, connection)
     return taken
 
 
 def test_the_connection_given_back_last_is_taken_first(use) -> None:
     pool = use()
     first, second = idle(pool, 2)
-    assert (pool.take(), pool.take()) == (first, second)
-    pool.give(first)
-    pool.give(second)
-    assert pool.take() is second
+    assert (take(pool), take(pool)) == (first, second)
+    give(pool, first)
+    give(pool, second)
+    assert take(pool) is second
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_more_connections_than_the_maximum(use_either, backend: str) -> None:
     pool = use_either(backend=backend, max_connections=2, socket_timeout=0.1)
-    taken = [pool.take(), pool.take()]
+    taken = [take(pool), take(pool)]
     with pytest.raises(RedisConnectionError):
-        pool.take()
+        take(pool)
     # The cache has a maximum of its own.
     django_caches["sessions"].set("number", 1)
     assert django_caches["sessions"].get("number") == 1
     django_caches["sessions"].delete("number")
-    pool.give(taken.pop())
-    pool.give(pool.take())
+    give(pool, taken.pop())
+    give(pool, take(pool))
 
 
 def test_who_waits_first_is_first_served(use_either) -> None:
     pool = use_either(max_connections=1)
-    taken = pool.take()
+    taken = take(pool)
     got: list[tuple[int, PooledConnection]] = []
 
     def visit(number: int) -> None:
-        pooled = pool.take()
+        pooled = take(pool)
         got.append((number, pooled))
-        pool.give(pooled)
+        give(pool, pooled)
 
     waiting = [threading.Thread(target=visit, args=(number,)) for number in range(5)]
     for count, thread in enumerate(waiting, 1):
         thread.start()
-        wait_until(lambda count=count: len(pool._waiting) == count)
+        wait_until(lambda count=count: len(pool.waiters) == count)
     assert got == []
-    pool.give(taken)
+    give(pool, taken)
     for thread in waiting:
         thread.join(20)
     assert got == [(number, taken) for number in range(5)]
@@ -179,8 +180,6 @@ def no_collection() -> Iterator[None]:
     gc.enable()
 
 
-# Some happen while a connection is collected, and are told then.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("turns", [250, pytest.param(3000, marks=pytest.mark.slow)])
 def test_interruptions_take_no_place(use, interrupted_after, turns: int) -> None:
@@ -219,93 +218,87 @@ def test_an_interrupted_greeting_takes_no_place(use) -> None:
     assert fetch("ping", PING, 1) == [b"PONG"]
 
 
-@pytest.mark.usefixtures("no_collection")
-def test_what_is_lost_between_two_steps_takes_no_place(use, redis) -> None:
-    pool = use(max_connections=2)
-    for _ in range(5):
-        # Neither kept by anybody nor given back, with a reply unread.
-        pool.take().connection.send_command("ECHO", "somebody else's")
-    taken = [pool.take(), pool.take()]
-    assert len({own_id(pooled) for pooled in taken}) == 2
-    for pooled in taken:
-        pool.give(pooled)
-    # No socket of those lost is left open.
-    assert open_connections(redis, pool) == 2
-
-
 GUARD = 20
 """Seconds after which a test gives up."""
 
 LONG = 600
-"""Seconds that a waiter would wait for a connection that nobody gives back."""
+"""Seconds that a waiter would wait for a connection that nobody returns."""
 
 
-def in_thread(work: Callable[[], None]) -> None:
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(work).result(GUARD)
+def use_until_interrupted(pool: Any) -> None:
+    """Use a connection until three others wait for it, and be interrupted then."""
+
+    def interrupt(replies: list[Any]) -> None:
+        wait_until(lambda: len(pool.waiters) == 3)
+        raise Interruption
+
+    with pytest.raises(Interruption):
+        exchange.send(pool, PING, 1, interrupt)
 
 
-def lose_in_cycle(held: list[Any]) -> None:
-    cycle = [held.pop()]
-    cycle.append(cycle)
-    del cycle
-    gc.collect()
-
-
-LOSSES: dict[str, Callable[[list[Any]], None]] = {
-    "by its owner": lambda held: held.clear(),
-    "in another thread": lambda held: in_thread(held.clear),
-    "by the collector of cycles": lose_in_cycle,
-}
-
-
-@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
-def test_a_connection_that_is_lost_lets_the_next_in_line_go_on(use_either, lose: Callable[[list[Any]], None]) -> None:
+def test_a_request_that_is_interrupted_lets_those_in_line_go_on(use_either) -> None:
     pool = use_either(max_connections=1, socket_timeout=LONG)
-    held = [pool.take()]
-    with ThreadPoolExecutor(3) as threads:
+    idle(pool, 1)
+    with ThreadPoolExecutor(4) as threads:
+        interrupted = threads.submit(use_until_interrupted, pool)
+        wait_until(lambda: not pool.idle)
         waiting = [threads.submit(lambda: fetch("ping", PING, 1)) for _ in range(3)]
-        try:
-            wait_until(lambda: len(pool._waiting) == 3)
-            lose(held)
-            assert [each.result(GUARD) for each in waiting] == [[b"PONG"]] * 3
-        finally:
-            # Else those who wait in vain would hold the test up.
-            pool.put(PooledConnection(pool._idle))
+        assert [each.result(GUARD) for each in waiting] == [[b"PONG"]] * 3
+        interrupted.result(GUARD)
 
 
-@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
-def test_a_connection_of_a_loop_that_is_lost_lets_the_next_in_line_go_on(
-    use, lose: Callable[[list[Any]], None]
-) -> None:
+def test_a_task_that_is_cancelled_lets_those_in_line_go_on(use) -> None:
     use(max_connections=1, socket_timeout=LONG)
 
     async def meet() -> None:
         pool = await connections.loop_pool(connections.pool())
-        held = [await pool.take()]
-        waiting = [asyncio.create_task(afetch("ping", PING, 1)) for _ in range(3)]
-        while len(pool._waiting) < 3:
+        cancelled, *waiting = [
+            asyncio.create_task(afetch(*each)) for each in [("wait", WAIT, 1)] + 3 * [("ping", PING, 1)]
+        ]
+        while len(pool.waiters) < 3:
             await asyncio.sleep(0)
-        # From Python 3.12 on, what redis-py leaves of making a connection refers to it until it is collected.
-        gc.collect()
-        lose(held)
+        cancelled.cancel()
         async with asyncio.timeout(GUARD):
             assert await asyncio.gather(*waiting) == [[b"PONG"]] * 3
 
     asyncio.run(meet())
 
 
-def lose_idle(pool: Any, pooled: PooledConnection) -> None:
-    pool.give(pooled)
-    pool.lose_idle()
+def test_who_is_interrupted_while_waiting_takes_no_place(use) -> None:
+    use(max_connections=1, socket_timeout=LONG)
+
+    async def meet() -> None:
+        pool = await connections.loop_pool(connections.pool())
+        used, *waiting = [asyncio.create_task(afetch(*each)) for each in [("wait", WAIT, 1)] + 3 * [("ping", PING, 1)]]
+        while len(pool.waiters) < 3:
+            await asyncio.sleep(0)
+        # The first is cancelled as soon as it has got the connection, and before it goes on.
+        pool.serve_waiters = lambda serve=pool.serve_waiters: (serve(), waiting[0].cancel())
+        waiting[1].cancel()
+        used.cancel()
+        async with asyncio.timeout(GUARD):
+            assert await waiting[2] == [b"PONG"]
+        assert [each.cancelled() for each in (used, *waiting)] == [True, True, True, False]
+
+    asyncio.run(meet())
 
 
-@pytest.mark.parametrize("close", [lambda pool, pooled: pool.drop(pooled), lose_idle], ids=["used", "idle"])
+def interrupt_use(pool: Any, pooled: PooledConnection) -> None:
+    give(pool, pooled)
+    exchange.send(pool, PING, 1, lambda replies: 1 / 0)
+
+
+def close_idle(pool: Any, pooled: PooledConnection) -> None:
+    give(pool, pooled)
+    pool.close_idle()
+
+
+@pytest.mark.parametrize("close", [interrupt_use, close_idle], ids=["used", "idle"])
 def test_a_connection_whose_close_is_interrupted_is_given_back(
     use, monkeypatch, close: Callable[[Any, PooledConnection], None]
 ) -> None:
     pool = use(max_connections=1)
-    pooled = pool.take()
+    pooled = take(pool)
     before = own_id(pooled)
 
     def interrupted(*args: Any) -> None:
@@ -315,10 +308,10 @@ def test_a_connection_whose_close_is_interrupted_is_given_back(
         changed.setattr(pooled.connection, "disconnect", interrupted)
         with pytest.raises(Interruption):
             close(pool, pooled)
-    again = pool.take()
+    again = take(pool)
     # It is opened anew: it may have replies unread.
     assert (again is pooled, own_id(again) != before) == (True, True)
-    pool.give(again)
+    give(pool, again)
 
 
 FORKED = """
@@ -328,30 +321,31 @@ from tests.helpers.backends import entry
 made = entry(sys.argv[1], sys.argv[2], seconds=5, pool_class=sys.argv[3])
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES={"sessions": made})
 from django_redsess.transport import connections
+from tests.helpers.pooled import give, take
 from tests.transport.test_pools import own_id
 pool = connections.pool()
-used, idle = pool.take(), pool.take()
+used, idle = take(pool), take(pool)
 parents = {own_id(used), own_id(idle)}
-pool.give(idle)
+give(pool, idle)
 for early in (True, False):
     child = os.fork()
     if not child:
         # A process that was forked in the middle of a request gives back what its parent took.
         if early:
-            pool.give(used)
-        taken = [pool.take(), pool.take()]
+            give(pool, used)
+        taken = [take(pool), take(pool)]
         own = {own_id(connection) for connection in taken}
         if not early:
-            pool.give(used)
+            give(pool, used)
         assert not own & parents, (own, parents)
         for connection in taken:
-            pool.give(connection)
-        again = [pool.take(), pool.take(), pool.take()]
+            give(pool, connection)
+        again = [take(pool), take(pool), take(pool)]
         assert not {own_id(connection) for connection in again} & parents
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-pool.give(used)
-assert {own_id(pool.take()), own_id(pool.take())} == parents
+give(pool, used)
+assert {own_id(take(pool)), own_id(take(pool))} == parents
 """
 
 
@@ -368,35 +362,38 @@ IN_GREENLETS = """
 import sys
 from gevent import monkey
 monkey.patch_all()
-import gc, gevent
+import gevent
 from django.conf import settings
 from tests.helpers.backends import entry
 made = entry("Django", sys.argv[1], seconds=600, pool_class=sys.argv[2], max_connections=1)
 settings.configure(SESSION_CACHE_ALIAS="sessions", CACHES={"sessions": made})
 from django_redsess.transport import connections
-from tests.transport.test_pools import LOSSES, PING
+from tests.transport.test_pools import PING, WAIT
 from tests.helpers.store import fetch
 pool = connections.pool()
-for lose in LOSSES.values():
-    held = [pool.take()]
-    waiting = [gevent.spawn(fetch, "ping", PING, 1) for _ in range(3)]
-    while len(pool._waiting) < 3:
-        gevent.sleep(0)
-    lose(held)
-    assert gevent.wait(waiting, timeout=20) == waiting, "waited in vain"
-    assert [each.value for each in waiting] == [[b"PONG"]] * 3
+fetch("ping", PING, 1)
+interrupted = gevent.spawn(fetch, "wait", WAIT, 1)
+while pool.idle:
+    gevent.sleep(0)
+waiting = [gevent.spawn(fetch, "ping", PING, 1) for _ in range(3)]
+while len(pool.waiters) < 3:
+    gevent.sleep(0)
+waiting.pop(0).kill(block=False)
+interrupted.kill(block=False)
+assert gevent.wait(waiting, timeout=20) == waiting, "waited in vain"
+assert [each.value for each in waiting] == [[b"PONG"]] * 2
 """
 
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
-def test_a_connection_that_is_lost_lets_the_next_greenlet_go_on(server, kind: str) -> None:
+def test_a_greenlet_that_is_killed_lets_those_in_line_go_on(server, kind: str) -> None:
     started = [sys.executable, "-c", IN_GREENLETS, server.url, kind]
     done = subprocess.run(started, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_what_was_unused_for_long_is_looked_at_first(use, redis, monkeypatch) -> None:
-    monkeypatch.setattr(pools, "FRESH_SECONDS", -1)
+    monkeypatch.setattr(pools, "UNUSED_SECONDS", -1)
     pool = use()
     idle(pool, 3)
     close_all(redis)
@@ -430,7 +427,7 @@ def test_a_connection_that_timed_out_empties_the_pool(use_either) -> None:
     pooled_connections = idle(pool, 3)
     with pytest.raises(SessionStoreUnavailable):
         fetch("wait", WAIT, 1)
-    assert [pooled.is_open for pooled in pooled_connections] == [False] * 3
+    assert [pooled.is_clean for pooled in pooled_connections] == [False] * 3
     assert fetch("ping", PING, 1) == [b"PONG"]
 
 
@@ -489,23 +486,23 @@ def test_a_new_connection_has_the_credentials_of_today(use, redis) -> None:
 @pytest.mark.usefixtures("shop")
 def test_new_credentials_reach_idle_connections_and_those_in_use(use) -> None:
     pool = use()
-    used, unused = pool.take(), pool.take()
-    pool.give(unused)
+    used, unused = take(pool), take(pool)
+    give(pool, unused)
     pool.re_auth_callback(Token())
-    pool.give(used)
-    for pooled in (pool.take(), pool.take()):
+    give(pool, used)
+    for pooled in (take(pool), take(pool)):
         pooled.connection.send_command("ACL", "WHOAMI")
         assert pooled.connection.read_response() == b"shop"
 
 
 def test_a_connection_that_is_to_move_is_opened_anew(use) -> None:
     pool = use(protocol=3)
-    pooled = pool.take()
+    pooled = take(pool)
     if not hasattr(pooled.connection, "mark_for_reconnect"):
         pytest.skip("this redis-py knows no maintenance")
     before = own_id(pooled)
-    pool.give(pooled)
+    give(pool, pooled)
     # As redis-py does with all connections that are in use, when the server says that it moves.
     pool.source.update_active_connections_for_reconnect()
-    assert pool.take() is pooled
+    assert take(pool) is pooled
     assert own_id(pooled) != before

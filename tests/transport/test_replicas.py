@@ -20,7 +20,7 @@ def nothing_noted(monkeypatch) -> None:
 
 
 def after(confirmation: Confirmation, reply: Any) -> Any:
-    return confirmation.after(keyspace().partitions[0], [b"what came before", reply])
+    return confirmation.follow_up(keyspace().partitions[0], [b"what came before", reply])
 
 
 def test_the_least_counts_and_an_operation_waits_in_vain_only_once() -> None:

@@ -17,10 +17,11 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess.checks import cache as cache_checks
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import connections, counterparts, pools
+from django_redsess.transport import connections, sources
 from testproject.servers import Server, available, free_port
 from tests.helpers.backends import entry
 from tests.helpers.outages import PATIENCE
+from tests.helpers.pooled import take
 from tests.helpers.store import afetch, fetch
 from tests.transport.test_pools import PING
 
@@ -89,15 +90,15 @@ def known(cls: type) -> dict[str, Any]:
 def test_every_option_that_both_halves_know_reaches_both(name: str) -> None:
     sync, other = SYNC[name], getattr(redis.asyncio, name)
     both = known(sync).keys() & known(other).keys() - {"self"}
-    reaching = {each for each in both if each not in counterparts.OF_ONE_HALF}
+    reaching = {each for each in both if each not in sources.NOT_SHARED}
     # What one half keeps for itself are classes, functions, repetitions and what redis-py notes of a pool.
     assert {"host", "path"} & reaching
     assert {"db", "username", "socket_timeout", "socket_read_size", "encoding", "protocol"} <= reaching
-    assert not [each for each in counterparts.OF_ONE_HALF if each.startswith("ssl_")]
+    assert not [each for each in sources.NOT_SHARED if each.startswith("ssl_")]
     value = object()
     pool = redis_py.ConnectionPool(connection_class=sync)
     pool.connection_kwargs = dict.fromkeys(both, value)
-    assert set(counterparts.options_for(other, pool)) - {"maint_notifications_config"} == reaching - {
+    assert set(sources.options_for(other, pool)) - {"maint_notifications_config"} == reaching - {
         "maint_notifications_config"
     }
     if name == "SSLConnection":
@@ -158,10 +159,10 @@ def test_both_halves_verify_alike(encrypted, use, options: dict[str, Any], works
     assert (in_threads(), in_a_loop()) == (works, works)
 
 
-@pytest.mark.skipif(pools.MaintNotificationsConfig is None, reason="this redis-py has none")
+@pytest.mark.skipif(sources.MaintNotificationsConfig is None, reason="this redis-py has none")
 @pytest.mark.parametrize("enabled", [False, "auto"])
 def test_messages_about_maintenance_are_as_the_alias_has_them_in_both_halves(server, use, enabled: Any) -> None:
-    config = pools.MaintNotificationsConfig(enabled=enabled)
+    config = sources.MaintNotificationsConfig(enabled=enabled)
     pool = use(server.url, protocol=3, maint_notifications_config=config)
     assert bool(pool.source.maint_notifications_enabled()) == bool(enabled)
     of_loop = asyncio.run(of_event_loop(pool))
@@ -208,7 +209,7 @@ def test_a_class_of_ones_own_serves_event_loops_by_the_counterpart_that_is_named
     pool = use(server.url, connection_class=Tunnel, tunnel="t", **kind)
     settings.REDSESS = {**settings.REDSESS, **NAMED}
     assert (in_threads(), in_a_loop()) == (True, True)
-    assert pool.take().connection.tunnel == "t"
+    assert take(pool).connection.tunnel == "t"
     source = asyncio.run(of_event_loop(pool))
     assert (source.connection_class, source.connection_kwargs["tunnel"]) == (AsyncTunnel, "t")
     assert asgi_checks() == []
@@ -249,9 +250,9 @@ def test_behind_sentinel_the_counterpart_is_one_behind_sentinel(settings) -> Non
     found = redis_py.sentinel.SentinelConnectionPool("name", manager, connection_class=Managed, db=3)
     settings.REDSESS = {**settings.REDSESS, **NAMED}
     with pytest.raises(ImproperlyConfigured, match="SentinelManagedConnection"):
-        counterparts.source_like(found)
+        sources.loop_source_like(found)
     settings.REDSESS = {**settings.REDSESS, "ASYNC_CONNECTION_CLASS": f"{__name__}.AsyncManaged"}
-    made = counterparts.source_like(found)
+    made = sources.loop_source_like(found)
     assert (made.connection_class, made.connection_kwargs["db"]) == (AsyncManaged, 3)
     assert made.sentinel_manager.min_other_sentinels == 2
     [sentinel] = made.sentinel_manager.sentinels

@@ -1,12 +1,13 @@
 """
-The connections of event loops: redis-py's asynchronous pools, with the class and the options of those of threads.
+The sources of connections: pools of redis-py, one class for threads and one for event loops.
 
-redis-py has each class twice. Which options a class takes is read from its own signatures, so those that a later
-redis-py brings reach both.
+redis-py has each class of connections twice. Which options a class takes is read from its own signatures, so options of
+a later redis-py reach both.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
@@ -14,11 +15,130 @@ import redis
 import redis.asyncio
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
+from redis.exceptions import ReadOnlyError, ResponseError
+from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.conf import conf
-from django_redsess.transport.pools import MANY, agreet, greet, keep_maintenance_off
 
-OF_ONE_HALF = frozenset(
+try:
+    from redis.maint_notifications import MaintNotificationsConfig
+except ImportError:  # Before redis-py 6.4.
+    MaintNotificationsConfig: Any = None  # type: ignore[no-redef]
+
+
+CLUSTER = (b"cluster", "cluster")
+REPLICA = (b"replica", b"slave", "replica", "slave")
+"""Roles of a server that takes no writes. Any other role is taken for a master's."""
+
+
+def greet(connection: Any) -> None:
+    """
+    Make a new connection ready, or close it and raise an error.
+
+    Raises redis-py's ReadOnlyError if the server is a replica. Behind Sentinel, the repetition looks for the master.
+    """
+    try:
+        connection.on_connect()
+        # redis-py sends HELLO for RESP3 only, and then keeps the reply.
+        hello = connection.handshake_metadata
+        if not hello and _is_of_sentinel(connection):
+            connection.send_command("HELLO", check_health=False)
+            try:
+                hello = connection.read_response()
+            except ResponseError:
+                hello = None
+        _refuse_replica(connection, hello)
+    except BaseException:
+        connection.disconnect()
+        raise
+
+
+async def agreet(connection: Any) -> None:
+    """Do as :func:`greet` does, for a connection of an event loop."""
+    try:
+        await connection.on_connect()
+        # Here redis-py does not keep the reply.
+        if _is_of_sentinel(connection):
+            await connection.send_command("HELLO", check_health=False)
+            try:
+                hello = await connection.read_response()
+            except ResponseError:
+                hello = None
+            _refuse_replica(connection, hello)
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+
+
+# HELLO without a version changes nothing, and no ACL can forbid it. A renamed command can be unknown: then the role is
+# not known either.
+
+
+def _is_of_sentinel(connection: Any) -> bool:
+    # A sentinel may name a master that was demoted. For a fixed address the first write tells.
+    return hasattr(connection, "connect_to")
+
+
+def _refuse_replica(connection: Any, hello: Any) -> None:
+    if isinstance(hello, list):  # As in RESP2: names and values by turns.
+        hello = dict(zip(hello[::2], hello[1::2], strict=False))
+    if not hello or (hello.get(b"mode") or hello.get("mode")) in CLUSTER:
+        # A cluster's replica says by itself where to go, and may be asked for the map.
+        return
+    if (hello.get(b"role") or hello.get("role")) in REPLICA:
+        raise ReadOnlyError(f"{_address_of(connection)} is a replica, and not the master.")
+
+
+def _address_of(connection: Any) -> str:
+    return getattr(connection, "path", "") or f"{connection.host}:{connection.port}"
+
+
+MANY = 2**31
+"""A maximum that redis-py's pools never reach. The maximum of connections is minded here."""
+
+
+OF_ANOTHER_POOL = frozenset(
+    (
+        *("connection_pool", "himport_registry"),
+        *("maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler"),
+    )
+)
+"""Options of connections that lead back to the pool which has them, or that it shares with them."""
+
+
+def thread_source_like(found: Any, **defaults: Any) -> Any:
+    """Return a new pool of redis-py with the settings of ``found``. It shares no lock with that, and no connection."""
+    given = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
+    options = {**defaults, **given, **keep_maintenance_off(found)}
+    options |= {"connection_class": found.connection_class, "max_connections": MANY}
+    if not isinstance(found, SentinelConnectionPool):
+        return redis.ConnectionPool(**options)
+    # The class and the other attributes may be the site's own.
+    manager = copy(found.sentinel_manager)
+    manager.sentinels = [
+        redis.Redis(connection_pool=thread_source_like(sentinel.connection_pool)) for sentinel in manager.sentinels
+    ]
+    return SentinelConnectionPool(  # type: ignore[no-untyped-call]
+        found.service_name,
+        manager,
+        is_master=found.is_master,
+        check_connection=found.check_connection,
+        **options,
+    )
+
+
+def keep_maintenance_off(source: Any) -> dict[str, Any]:
+    """
+    Return the option that keeps messages about maintenance off, if the pool ``source`` has them off.
+
+    With RESP3, redis-py turns them on by itself. The pool keeps this option for itself only where they are on.
+    """
+    if MaintNotificationsConfig is None or getattr(source, "maint_notifications_enabled", bool)():
+        return {}
+    return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
+
+
+NOT_SHARED = frozenset(
     (
         # Classes and functions that wait in one of the two ways.
         *("command_packer", "encoder_class", "parser_class", "redis_connect_func", "retry"),
@@ -34,13 +154,13 @@ OF_ONE_HALF = frozenset(
 )
 """Options that both classes take, and that mean nothing to the other one."""
 
-TWICE = ((redis.connection, redis.asyncio.connection), (redis.sentinel, redis.asyncio.sentinel))
+MODULE_PAIRS = ((redis.connection, redis.asyncio.connection), (redis.sentinel, redis.asyncio.sentinel))
 """The modules with redis-py's classes of connections: those of threads, and those of event loops."""
 
 SETTING = "REDSESS['ASYNC_CONNECTION_CLASS']"
 
 
-def source_like(source: Any) -> Any:
+def loop_source_like(source: Any) -> Any:
     """
     Return a pool of redis-py for an event loop, with the settings of ``source``, one of threads. Nothing is connected.
 
@@ -60,9 +180,8 @@ def source_like(source: Any) -> Any:
     # The sentinels tell the address.
     told_by = source.sentinel_manager
     manager: Any = redis.asyncio.sentinel.Sentinel([], told_by.min_other_sentinels)  # type: ignore[no-untyped-call]
-    manager.sentinels = [
-        redis.asyncio.Redis(connection_pool=source_like(sentinel.connection_pool)) for sentinel in told_by.sentinels
-    ]
+    sources = [loop_source_like(sentinel.connection_pool) for sentinel in told_by.sentinels]
+    manager.sentinels = [redis.asyncio.Redis(connection_pool=source) for source in sources]
     return redis.asyncio.sentinel.SentinelConnectionPool(  # type: ignore[no-untyped-call]
         source.service_name,
         manager,
@@ -80,9 +199,9 @@ def class_like(connection_class: Any) -> Any:
     Raises ImproperlyConfigured if it does not, or if that one derives from another class of redis-py: it would connect
     in another way, such as without TLS.
     """
-    ancestors = filter(None, map(_twin_of, connection_class.__mro__))
+    ancestors = filter(None, map(_own_counterpart_of, connection_class.__mro__))
     nearest = next(ancestors, None)
-    if nearest is not None and nearest is _twin_of(connection_class):
+    if nearest is not None and nearest is _own_counterpart_of(connection_class):
         return nearest
     path = conf.ASYNC_CONNECTION_CLASS
     if path is None:
@@ -105,7 +224,7 @@ def class_like(connection_class: Any) -> Any:
 def options_for(connection_class: Any, source: Any) -> dict[str, Any]:
     """Return those options of the pool ``source`` of threads that mean the same to ``connection_class``."""
     known, given = _options_of(connection_class), {**source.connection_kwargs, **keep_maintenance_off(source)}
-    return {name: value for name, value in given.items() if known.has(name) and _is_shared(name)}
+    return {name: value for name, value in given.items() if known.takes(name) and _is_shared(name)}
 
 
 def lost_options(connection_class: Any, source: Any) -> list[str]:
@@ -119,7 +238,7 @@ def lost_options(connection_class: Any, source: Any) -> list[str]:
     return [
         name
         for name, value in source.connection_kwargs.items()
-        if (_is_shared(name) and not known.has(name) and value != defaults.get(name))
+        if (_is_shared(name) and not known.takes(name) and value != defaults.get(name))
         or (name == "redis_connect_func" and value not in (None, greet))
     ]
 
@@ -130,13 +249,13 @@ def protects(option: str) -> bool:
 
 
 def _is_shared(name: str) -> bool:
-    return name not in OF_ONE_HALF
+    return name not in NOT_SHARED
 
 
-def _twin_of(connection_class: Any) -> Any:
+def _own_counterpart_of(connection_class: Any) -> Any:
     """Return redis-py's own counterpart of one of its own classes; None for any other class."""
     name = connection_class.__name__
-    for of_threads, of_loops in TWICE:
+    for of_threads, of_loops in MODULE_PAIRS:
         if getattr(of_threads, name, None) is connection_class:
             return getattr(of_loops, name, None)
     return None
@@ -148,7 +267,7 @@ class _Options(NamedTuple):
     defaults: dict[str, Any]
     takes_any: bool
 
-    def has(self, name: str) -> bool:
+    def takes(self, name: str) -> bool:
         return self.takes_any or name in self.defaults
 
 
