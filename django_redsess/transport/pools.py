@@ -171,7 +171,7 @@ class ConnectionPool:
 
     A connection is in ``idle``, or it is held by a request: by a variable, within a ``try`` that puts it back. It moves
     between the two by single steps of Python, so an interruption, at any moment, loses none. ``[pooled] = map(…)`` is
-    such a step, and ``pooled = idle.pop()`` is not: an interruption may come between the call and the assignment.
+    such a step. To pop and to assign are two, and an interruption may come between them.
     """
 
     def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
