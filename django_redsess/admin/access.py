@@ -1,11 +1,14 @@
-"""Who may see, end, block and deactivate whom: the rules as the pages of the admin and the JSON API ask them."""
+"""Who may see and end which sessions, and who may see and deactivate which users: as pages and the JSON API ask."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from django.contrib import admin
 from django.contrib.admin.sites import AdminSite
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
@@ -13,7 +16,7 @@ from django.http import HttpRequest
 from django_redsess import online
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import keeps_all_of, rules, unstored_session
-from django_redsess.querysets import SessionQuerySet
+from django_redsess.querysets import SessionQuerySet, users_by_id
 
 if TYPE_CHECKING:
     from django_redsess.admin.sessions import OnlineSessionAdmin
@@ -129,3 +132,79 @@ def access_to_sessions(request: HttpRequest, site: AdminSite) -> Access | None:
     admin = site._registry.get(OnlineSession)
     access = None if admin is None else Access(cast("OnlineSessionAdmin", admin), request)
     return access if access is not None and access.may_see() else None
+
+
+def users_admin(request: HttpRequest, site: AdminSite) -> admin.ModelAdmin[Any] | None:
+    """Return the admin of users if the administrator may see users there, else None."""
+    found = site._registry.get(get_user_model())
+    return found if found is not None and found.has_view_or_change_permission(request) else None
+
+
+def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
+    """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
+    of_users = users_admin(request, site)
+    if of_users is None:
+        return {}
+    users = users_by_id(user_ids, among=of_users.get_queryset(request))
+    return {key: user for key, user in users.items() if of_users.has_view_or_change_permission(request, user)}
+
+
+def hidden_users(
+    request: HttpRequest, site: AdminSite, user_ids: set[str], users: Mapping[str, AbstractBaseUser]
+) -> set[str]:
+    """
+    Return those of ``user_ids`` whom a rule in the admin of users hides from the administrator. Without a rule: none.
+
+    A rule is a ``get_queryset()`` of its own, or, for administrators who may see users, the permission to see a single
+    one. ``users`` are those who exist, by primary key.
+    """
+    of_users = site._registry.get(get_user_model())
+    if of_users is None:
+        return set()
+    shown = user_ids
+    if leaves_out_users(of_users):
+        shown = set(users_by_id(user_ids, among=of_users.get_queryset(request)))
+    if of_users.has_view_or_change_permission(request):
+        may_see = of_users.has_view_or_change_permission
+        shown = {each for each in shown if each not in users or may_see(request, users[each])}
+    return user_ids - shown
+
+
+def leaves_out_users(of_users: admin.ModelAdmin[Any]) -> bool:
+    """Tell whether the admin of users may hide users by a ``get_queryset()`` of its own."""
+    return type(of_users).get_queryset is not admin.ModelAdmin.get_queryset
+
+
+def named_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
+    """
+    Fetch those of the users with these primary keys whose names the administrator reads on our pages.
+
+    These are all but those whom a rule in the admin of users hides, see :func:`hidden_users`. Who may not open that
+    admin reads names nevertheless, as in the list of sessions: a support team needs them.
+    """
+    users = users_by_id(user_ids)
+    hidden = hidden_users(request, site, user_ids, users)
+    return {key: user for key, user in users.items() if key not in hidden}
+
+
+def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
+    """Tell whether the administrator may change users in ``site``, though perhaps not each of them."""
+    users = site._registry.get(get_user_model())
+    return users is not None and users.has_change_permission(request)
+
+
+def user_to_deactivate(access: Access, user_id: str) -> AbstractBaseUser | None:
+    """
+    Return the user whose account the administrator may deactivate, and all of whose sessions they may end, else None.
+
+    They may deactivate it if the rules of this site say so, and the user's page would let them change "active".
+    """
+    request, users = access.request, access.site._registry.get(get_user_model())
+    user: Any = users.get_object(request, user_id) if users is not None else None
+    if users is None or user is None or not rules().may_deactivate(request.user, user):
+        return None
+    if not users.has_change_permission(request, user):
+        return None
+    # The form leaves out read-only fields, and those that the page does not show to this administrator.
+    form = users.get_form(request, user, change=True)
+    return user if "is_active" in form.base_fields and access.may_end_all_of(user) else None

@@ -15,8 +15,8 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin import log_entries, pages
-from django_redsess.admin.access import Access
-from django_redsess.admin.users import hidden_users, name_among, users_admin
+from django_redsess.admin.access import Access, hidden_users, users_admin
+from django_redsess.admin.users import name_among
 from django_redsess.online import labels
 from django_redsess.permissions import rules
 from django_redsess.querysets import users_by_id

@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext
 from django_redsess import online
 from django_redsess.accounts import reauthentication
 from django_redsess.admin import blocking, log_entries, pages
-from django_redsess.admin.access import Access
+from django_redsess.admin.access import Access, user_to_deactivate
 from django_redsess.admin.question import (
     EndForm,
     ask_before_end,
@@ -29,7 +29,7 @@ from django_redsess.admin.question import (
     report_gone,
     sessions_to_end,
 )
-from django_redsess.admin.users import deactivate_user, user_to_deactivate
+from django_redsess.admin.users import deactivate_user
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels

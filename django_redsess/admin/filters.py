@@ -14,8 +14,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
+from django_redsess.admin.access import users_admin, visible_users
 from django_redsess.admin.pages import GUESTS, ONLY, TOO, USER
-from django_redsess.admin.users import users_admin, visible_users
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.permissions import users_have

@@ -18,9 +18,8 @@ from django.utils.translation import gettext, gettext_lazy, ngettext, override
 
 from django_redsess import online
 from django_redsess.admin import blocking, pages
-from django_redsess.admin.access import CHECKED_MAX, Access
+from django_redsess.admin.access import CHECKED_MAX, Access, may_change_users, user_to_deactivate, visible_users
 from django_redsess.admin.filters import selected_choices
-from django_redsess.admin.users import may_change_users, user_to_deactivate, visible_users
 from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels

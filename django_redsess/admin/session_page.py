@@ -22,9 +22,9 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online, viewed
 from django_redsess.admin import pages
-from django_redsess.admin.access import Access
+from django_redsess.admin.access import Access, users_admin
 from django_redsess.admin.pages import moment_html, table_html
-from django_redsess.admin.users import limit_of_user, recent_sign_ins, sign_ins_table, users_admin
+from django_redsess.admin.users import limit_of_user, recent_sign_ins, sign_ins_table
 from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels

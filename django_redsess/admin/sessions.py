@@ -25,22 +25,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess import online
 from django_redsess.admin import blocking, filters, pages, session_page
-from django_redsess.admin.access import Access
+from django_redsess.admin.access import Access, user_to_deactivate, users_admin, visible_users
 from django_redsess.admin.blocking import blocked_view, unblock_view
 from django_redsess.admin.chart import counts_heading, list_head, numbers_view
 from django_redsess.admin.ending import end_view
 from django_redsess.admin.export import export_view
 from django_redsess.admin.question import ask_before_end, confirm_view, sessions_to_end
-from django_redsess.admin.users import (
-    found_users,
-    last_sign_in_html,
-    limit_of_user,
-    recent_sign_ins,
-    search_fields,
-    user_to_deactivate,
-    users_admin,
-    visible_users,
-)
+from django_redsess.admin.users import found_users, last_sign_in_html, limit_of_user, recent_sign_ins, search_fields
 from django_redsess.backend import is_in_use
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels

@@ -1,5 +1,5 @@
 """
-Users in the admin: who may see them there, searching for them, their last sign-ins, deactivating an account.
+Users in the admin: searching for them, their last sign-ins, their limits, deactivating an account.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from django.contrib import admin
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import NotRelationField, get_fields_from_path, quote
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import FieldDoesNotExist
 from django.db import router, transaction
 from django.db.models import Model, QuerySet
@@ -26,7 +24,7 @@ from django.utils.translation import gettext
 
 from django_redsess import online, past_sign_ins
 from django_redsess.admin import log_entries
-from django_redsess.admin.access import Access, access_to_sessions
+from django_redsess.admin.access import access_to_sessions, leaves_out_users, named_users, users_admin, visible_users
 from django_redsess.admin.pages import (
     NAME_MAX,
     address_html,
@@ -49,62 +47,8 @@ from django_redsess.online.browsers import browser_name
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.labels import shortly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
-from django_redsess.permissions import rules
-from django_redsess.querysets import users_by_id
 from django_redsess.session import user_limit
 from django_redsess.signals import EndedSession
-
-
-def users_admin(request: HttpRequest, site: AdminSite) -> admin.ModelAdmin[Any] | None:
-    """Return the admin of users if the administrator may see users there, else None."""
-    found = site._registry.get(get_user_model())
-    return found if found is not None and found.has_view_or_change_permission(request) else None
-
-
-def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
-    """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
-    of_users = users_admin(request, site)
-    if of_users is None:
-        return {}
-    users = users_by_id(user_ids, among=of_users.get_queryset(request))
-    return {key: user for key, user in users.items() if of_users.has_view_or_change_permission(request, user)}
-
-
-def hidden_users(
-    request: HttpRequest, site: AdminSite, user_ids: set[str], users: Mapping[str, AbstractBaseUser]
-) -> set[str]:
-    """
-    Return those of ``user_ids`` whom a rule in the admin of users hides from the administrator. Without a rule: none.
-
-    A rule is a ``get_queryset()`` of its own, or, for administrators who may see users, the permission to see a single
-    one. ``users`` are those who exist, by primary key.
-    """
-    of_users = site._registry.get(get_user_model())
-    if of_users is None:
-        return set()
-    shown = user_ids
-    if _leaves_out_users(of_users):
-        shown = set(users_by_id(user_ids, among=of_users.get_queryset(request)))
-    if of_users.has_view_or_change_permission(request):
-        may_see = of_users.has_view_or_change_permission
-        shown = {each for each in shown if each not in users or may_see(request, users[each])}
-    return user_ids - shown
-
-
-def _leaves_out_users(of_users: admin.ModelAdmin[Any]) -> bool:
-    return type(of_users).get_queryset is not admin.ModelAdmin.get_queryset
-
-
-def named_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
-    """
-    Fetch those of the users with these primary keys whose names the administrator reads on our pages.
-
-    These are all but those whom a rule in the admin of users hides, see :func:`hidden_users`. Who may not open that
-    admin reads names nevertheless, as in the list of sessions: a support team needs them.
-    """
-    users = users_by_id(user_ids)
-    hidden = hidden_users(request, site, user_ids, users)
-    return {key: user for key, user in users.items() if key not in hidden}
 
 
 def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[Any]:
@@ -115,7 +59,7 @@ def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[An
     """
     of_users, registered = users_admin(request, site), site._registry.get(get_user_model())
     users: QuerySet[Any] = get_user_model()._base_manager.all()
-    if registered is not None and (of_users is not None or _leaves_out_users(registered)):
+    if registered is not None and (of_users is not None or leaves_out_users(registered)):
         users = registered.get_queryset(request)
     if of_users is not None and of_users.get_search_fields(request):
         users, _ = of_users.get_search_results(request, users, term)
@@ -244,29 +188,6 @@ def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
     They must not learn whether there is a user with this id, nor what the limit may tell, such as who is staff.
     """
     return user_limit.describe(visible_users(request, site, {user_id}).get(user_id))
-
-
-def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
-    """Tell whether the administrator may change users in ``site``, though perhaps not each of them."""
-    users = site._registry.get(get_user_model())
-    return users is not None and users.has_change_permission(request)
-
-
-def user_to_deactivate(access: Access, user_id: str) -> AbstractBaseUser | None:
-    """
-    Return the user whose account the administrator may deactivate, and all of whose sessions they may end, else None.
-
-    They may deactivate it if the rules of this site say so, and the user's page would let them change "active".
-    """
-    request, users = access.request, access.site._registry.get(get_user_model())
-    user: Any = users.get_object(request, user_id) if users is not None else None
-    if users is None or user is None or not rules().may_deactivate(request.user, user):
-        return None
-    if not users.has_change_permission(request, user):
-        return None
-    # The form leaves out read-only fields, and those that the page does not show to this administrator.
-    form = users.get_form(request, user, change=True)
-    return user if "is_active" in form.base_fields and access.may_end_all_of(user) else None
 
 
 AllEnded = tuple[list[EndedSession], int | None, bool]

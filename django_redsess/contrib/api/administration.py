@@ -23,8 +23,7 @@ from ninja import Path, Query, Router
 
 from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin, blocking, ending, filters
-from django_redsess.admin.access import Access
-from django_redsess.admin.users import users_admin
+from django_redsess.admin.access import Access, users_admin
 from django_redsess.admin_sites import mounted_sites
 from django_redsess.contrib.api.authentication import for_asker, own_sid
 from django_redsess.contrib.api.own import require_password

@@ -26,18 +26,10 @@ from django_redsess import online
 from django_redsess.admin import export, pages
 from django_redsess.admin import filters as shared_filters
 from django_redsess.admin import log_entries as lines
-from django_redsess.admin.access import Access, access_to_sessions
+from django_redsess.admin.access import Access, access_to_sessions, named_users, visible_users
 from django_redsess.admin.question import ask_before_end
 from django_redsess.admin.sessions import SEARCH_MAX
-from django_redsess.admin.users import (
-    found_users,
-    live_urls,
-    name_among,
-    name_of_sign_in,
-    named_users,
-    search_fields,
-    visible_users,
-)
+from django_redsess.admin.users import found_users, live_urls, name_among, name_of_sign_in, search_fields
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.reading import ORDER, ended_by, past_sign_in, sign_ins_of_users, sign_ins_url
