@@ -16,14 +16,14 @@ from django.db.models.signals import post_delete, post_save, pre_save
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_noop
 
-from django_redsess import backend, online
+from django_redsess import backend
 from django_redsess.accounts import end_everywhere
 from django_redsess.conf import MESSAGE_MAX, REFUSE, conf
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.middleware import SessionMiddleware, places_of
 from django_redsess.responses import sign_out_request
 from django_redsess.session import notice, user_limit
-from django_redsess.session.store import session_of
+from django_redsess.session.store import session_of, user_id_of
 from django_redsess.signals import request_answered
 from django_redsess.transport.steps import drive
 
@@ -76,7 +76,7 @@ def on_login(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) -
     session = session_of(request)
     if session is None:
         return
-    user_id = online.user_id_of(user)
+    user_id = user_id_of(user)
     if not session.claim_sign_in(user_id):
         session.refuse_blocked(user_id)
         return
@@ -104,7 +104,7 @@ def on_logout(sender: Any, request: Any, user: AbstractBaseUser | None = None, *
     if session is None:
         return
     # ``logout()`` names nobody where the request has no user, and the account may be deleted by then.
-    if user is None or user.pk is None or session.loaded_user_id in ("", online.user_id_of(user)):
+    if user is None or user.pk is None or session.loaded_user_id in ("", user_id_of(user)):
         session.signed_out()
 
 
@@ -143,7 +143,7 @@ def after_user_delete(sender: Any, instance: Any, using: str, **kwargs: Any) -> 
 
 def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
     # Primary key and request are read now. After the commit, the key may be unset, and the request may be over.
-    end: Callable[[], None] = partial(_end_committed, online.user_id_of(user), request_answered(), message, spare=spare)
+    end: Callable[[], None] = partial(_end_committed, user_id_of(user), request_answered(), message, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, tzinfo
 from functools import wraps
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.contrib import messages
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -16,6 +19,7 @@ from django.shortcuts import redirect, render
 from django.template import Engine
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
+from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
@@ -25,7 +29,7 @@ from django.views.decorators.http import require_http_methods
 
 from django_redsess import online, past_sign_ins
 from django_redsess.accounts import reauthentication
-from django_redsess.accounts.time_zone import in_zone_of
+from django_redsess.conf import conf
 from django_redsess.online import places
 from django_redsess.online.browsers import device_icon, device_name
 from django_redsess.online.labels import in_our_language, when
@@ -44,6 +48,47 @@ LATELY_MAX = 10  # How many sign-ins that have ended the page shows.
 
 SIGNED_OUT_KEY = "_redsess_signed_out"
 """Where the data of a session have how many others were signed out, until the next page says so."""
+
+logger = logging.getLogger("django_redsess")
+
+_failing_zones = set[str]()
+
+
+@contextmanager
+def in_zone_of(user: Any, *, is_page: bool = True) -> Iterator[None]:
+    """
+    Show times in the zone of ``user`` within. Where it is not known, they are in the site's ``TIME_ZONE``.
+
+    On a page, a zone that the site's own code has activated wins: it may be that of the device. A mail has no part in
+    what its request activated, which may be a stranger's.
+    """
+    default = timezone.get_default_timezone()
+    if is_page and str(timezone.get_current_timezone()) != str(default):
+        yield
+        return
+    with timezone.override(_zone_of(user) or default):
+        yield
+
+
+def _zone_of(user: Any) -> tzinfo | None:
+    path = conf.USER_TIME_ZONE
+    if path is None:
+        return None
+    try:
+        found = import_string(path)(user)
+        zone = ZoneInfo(found) if isinstance(found, str) else found
+        if zone is not None:
+            # Raises for whatever is no tzinfo, and for one that does not work.
+            datetime.fromtimestamp(0, zone).isoformat()
+    except Exception:  # The site's own function may raise anything.
+        if path not in _failing_zones:
+            logger.exception(
+                "Times are shown in TIME_ZONE: %s, the function that REDSESS['USER_TIME_ZONE'] names, failed.", path
+            )
+        _failing_zones.add(path)
+        return None
+    _failing_zones.discard(path)
+    return zone
 
 
 def own_sessions_page(*methods: str) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
-from django.contrib.auth import get_user_model
-
 from django_redsess.online import blocking, cursor, ending, listing, samples, searching, statistics
 from django_redsess.online.cursor import Place
 from django_redsess.online.ending import BulkEnding, end_all_of_users
@@ -22,6 +20,7 @@ from django_redsess.session.blocks import Block, RestoreResult
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import other_store, sibling_stores
 from django_redsess.session.record import django_times, log_left_out, log_unusable, serializer_named, unpack
+from django_redsess.session.store import user_id_of as user_id_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
@@ -535,12 +534,3 @@ def moving_from() -> str:
     """
     other = other_store()
     return "" if other is None else other.display_name
-
-
-def user_id_of(user: AbstractBaseUser) -> str:
-    """Return the primary key of ``user`` as text. Raises ValueError if there is none: not saved, or deleted."""
-    # The field of the user model: a derived model may have another primary key.
-    key = get_user_model()._meta.pk
-    if getattr(user, key.attname) is None:
-        raise ValueError("This user has no primary key: not saved so far, or deleted.")
-    return key.value_to_string(user)

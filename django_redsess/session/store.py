@@ -7,9 +7,9 @@ The work is written as steps: see :mod:`django_redsess.transport.steps`.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib.auth import SESSION_KEY
+from django.contrib.auth import SESSION_KEY, get_user_model
 from django.contrib.sessions.backends.base import CreateError, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
 from django.core.management.base import CommandError
@@ -32,6 +32,9 @@ from django_redsess.signals import Reason
 from django_redsess.transport.keys import sid_of
 from django_redsess.transport.outages import is_moving
 from django_redsess.transport.steps import Steps, T, adrive, drive
+
+if TYPE_CHECKING:
+    from django.contrib.auth.base_user import AbstractBaseUser
 
 
 class ClearingError(SessionStoreUnavailable, CommandError):
@@ -496,3 +499,12 @@ def session_of(request: Any) -> SessionStore | None:
     """Return the session of ``request``. None if it has no session, or one of another engine."""
     session = getattr(request, "session", None)
     return session if isinstance(session, SessionStore) else None
+
+
+def user_id_of(user: AbstractBaseUser) -> str:
+    """Return the primary key of ``user`` as text. Raises ValueError if there is none: not saved, or deleted."""
+    # The field of the user model: a derived model may have another primary key.
+    key = get_user_model()._meta.pk
+    if getattr(user, key.attname) is None:
+        raise ValueError("This user has no primary key: not saved so far, or deleted.")
+    return key.value_to_string(user)

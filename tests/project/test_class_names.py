@@ -16,7 +16,7 @@ REQUIRED = {"Command", "Media", "Meta", "Migration", "Observer", "SessionStore"}
 """Names that Django requires of modules and classes; and that of an observer, in each module that has one."""
 
 
-SCHEMAS = {"EndedSessions", "LookedThrough", "Problem"}
+SCHEMAS = {"EndedSessions", "LookedThrough"}
 """Schemas of the API are called as clients call them."""
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial, wraps
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from django.contrib.admin.sites import AdminSite
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -27,7 +27,7 @@ from django_redsess.admin.access import Access, users_admin
 from django_redsess.admin_sites import mounted_sites
 from django_redsess.contrib.api.authentication import for_asker, own_sid
 from django_redsess.contrib.api.own import require_password
-from django_redsess.contrib.api.problems import Problem, unprocessable
+from django_redsess.contrib.api.problems import ProblemError, unprocessable
 from django_redsess.contrib.api.schemas import (
     Block,
     BlockUser,
@@ -45,7 +45,6 @@ from django_redsess.contrib.api.schemas import (
     UserSessionsQuery,
     answers,
 )
-from django_redsess.contrib.api.visible import ROWS_AT_ONCE, read_visible_page
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST
 from django_redsess.online.cursor import Place
@@ -56,6 +55,8 @@ from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.client import parse_network
 
+Position = TypeVar("Position")
+
 router = Router(tags=["Everyone's sessions"])
 
 NEEDS = "This needs a member of staff with the permission {}."
@@ -64,11 +65,15 @@ BLOCKING = "This needs the permission django_redsess.block_user."
 NO_SESSION, NO_BLOCK = "There is no session with this id.", "This user is not blocked."
 
 
+ROWS_AT_ONCE = 500
+"""So many rows are read at a time, if a rule is asked about each."""
+
+
 def sites_with(request: HttpRequest, model: type[Model]) -> list[AdminSite]:
-    """Return the admin sites of this site's URLs that have pages of ``model``. Raises a Problem if there are none."""
+    """Return the admin sites in this site's URLs with pages of ``model``. Raises ProblemError if there are none."""
     sites = mounted_sites(model, request)
     if not sites:
-        raise Problem(404, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
+        raise ProblemError(404, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
     return sites
 
 
@@ -149,6 +154,51 @@ def _session_list(request: Any, asked: UserSessionsQuery, matching: SessionQuery
     return {"sessions": _describe_visible(request, page.rows), "next": next_page, "looked_through": page.looked_through}
 
 
+class VisiblePage(NamedTuple):
+    """
+    A page of a list.
+
+    ``last`` is the position of its last row, None on the last page. ``looked_through`` is None, or tells that rows may
+    follow although none were found: too many in a row are hidden.
+    """
+
+    rows: list[Any]
+    last: Any
+    looked_through: dict[str, Any] | None = None
+
+
+def read_visible_page(
+    read_after: Callable[[Position | None, int], tuple[Sequence[Any], Position | None]],
+    position: Position | None,
+    limit: int,
+    *,
+    may_see: Callable[[Any], bool] | None,
+    position_of: Callable[[Any], Position],
+) -> VisiblePage:
+    """
+    Return up to ``limit`` rows after ``position`` that ``may_see`` lets pass.
+
+    ``read_after`` takes a position and a limit. It returns up to so many rows after the position, and the position of
+    the last one, None if no others follow. ``may_see`` is None if no rule is asked about each row: then one page is
+    read. Otherwise pages are read until this one is full, and ``last`` is always the position of a row that is shown.
+    So neither a cursor nor a short page tells of a hidden row. After 10 000 rows it stops.
+    """
+    if may_see is None:
+        rows, last = read_after(position, limit)
+        return VisiblePage(list(rows), last)
+    seen, count = list[Any](), 0
+    while True:
+        # One more tells whether others come.
+        rows, position = read_after(position, ROWS_AT_ONCE)
+        seen += filter(may_see, rows)
+        count += len(rows)
+        if len(seen) > limit or position is None or count >= SCAN_LIMIT:
+            break
+    page, is_cut = seen[:limit], len(seen) <= limit and position is not None
+    last = position_of(page[-1]) if page and (is_cut or len(seen) > limit) else None
+    return VisiblePage(page, last, {"count": SCAN_LIMIT, "is_all": False} if is_cut else None)
+
+
 def _search_list(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet) -> dict[str, Any]:
     # No list has these together. Each page searches again, and skips what the pages before it had.
     [offset] = asked.read_cursor(1) or [0]
@@ -173,7 +223,7 @@ def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     """Return the sessions that the filters of the query keep, among those that the administrator may see."""
     found = _all_visible(request)
     if asked.guests == "only" and asked.user:
-        raise Problem(422, "guests=only and user can't be given together: guests are not users.")
+        raise ProblemError(422, "guests=only and user can't be given together: guests are not users.")
     if asked.guests:
         found = found.only_guests() if asked.guests == "only" else found.with_guests()
     if asked.active:
@@ -268,7 +318,7 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     sids, ended = ending.end_found(request.access, [session], asked.message)
     _require(sids, "You may not end this session.")
     if not ended:
-        raise Problem(404, NO_SESSION)
+        raise ProblemError(404, NO_SESSION)
 
 
 @router.delete("users/{redsess_user_id:id}/sessions", response=answers(Ended, 403))
@@ -320,7 +370,7 @@ def get_block(request: Any, id: Path[UserId]) -> Any:
     _require(may_see, "You may not see the block of this user.")
     block = online.block_of(user)
     if block is None:
-        raise Problem(404, NO_BLOCK)
+        raise ProblemError(404, NO_BLOCK)
     return describe_block(block)
 
 
@@ -356,7 +406,7 @@ def unblock_user(request: Any, id: Path[UserId]) -> None:
     user = _find_user(id)
     _require(_may_block(request, user), "You may not lift the block of this user.")
     if not blocking.lift_block(request, user):
-        raise Problem(404, NO_BLOCK)
+        raise ProblemError(404, NO_BLOCK)
 
 
 def _require(allowed: object, otherwise: str) -> None:
@@ -377,12 +427,12 @@ def _visible_session(request: HttpRequest, sid: str, *, follow: bool = False) ->
     sids = [each.sid for each in online.find([sid], follow=True)] if follow else [sid]
     found = _find_visible(request, sids)
     if not found:
-        raise Problem(404, NO_SESSION)
+        raise ProblemError(404, NO_SESSION)
     return found[0]
 
 
 def _find_user(user_id: str) -> AbstractBaseUser:
     user = users_by_id({user_id}).get(user_id)
     if user is None:
-        raise Problem(404, "There is no user with this id.")
+        raise ProblemError(404, "There is no user with this id.")
     return user

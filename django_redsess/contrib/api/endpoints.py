@@ -30,7 +30,7 @@ from ninja.security import HttpBearer
 from django_redsess.contrib.api import own
 from django_redsess.contrib.api.authentication import SessionCookie, csrf_header
 from django_redsess.contrib.api.docs import Docs
-from django_redsess.contrib.api.problems import Problem, not_allowed
+from django_redsess.contrib.api.problems import ProblemError, not_allowed
 from django_redsess.contrib.api.schemas import TEXT_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.responses import ENDED_MEANWHILE, unavailable_response, with_problem_details
@@ -149,7 +149,7 @@ class JsonParser(Parser):
 
     def parse_body(self, request: HttpRequest) -> Any:
         if request.content_type != "application/json":
-            raise Problem(415, "The body must be of the type application/json.")
+            raise ProblemError(415, "The body must be of the type application/json.")
         return super().parse_body(request)
 
 
@@ -178,15 +178,15 @@ def _api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 def _answer_unknown(request: HttpRequest, **path: str) -> HttpResponse:
     slash = " None ends with a slash." if request.path.endswith("/") else ""
     here, _, _ = request.path.partition("/v1/")
-    return Problem(404, f"There is no such URL.{slash} {here}/v1/openapi.json has all.").response()
+    return ProblemError(404, f"There is no such URL.{slash} {here}/v1/openapi.json has all.").response()
 
 
-def _unauthenticated(api: NinjaAPI) -> Problem:
+def _unauthenticated(api: NinjaAPI) -> ProblemError:
     text = f"Nobody is signed in, or the session has ended. Send the cookie {settings.SESSION_COOKIE_NAME} of a session"
     if any(isinstance(each, HttpBearer) for each in api.auth or ()):  # type: ignore[union-attr]
         bearer = {"WWW-Authenticate": "Bearer"}
-        return Problem(401, f"{text}, or the header Authorization: Bearer with a valid token.", headers=bearer)
-    return Problem(401, f"{text} that is signed in.")
+        return ProblemError(401, f"{text}, or the header Authorization: Bearer with a valid token.", headers=bearer)
+    return ProblemError(401, f"{text} that is signed in.")
 
 
 def _raise_error(request: HttpRequest, error: Exception) -> HttpResponse:
@@ -197,37 +197,37 @@ def _answer_invalid(request: HttpRequest, error: ValidationError) -> HttpRespons
     first = error.errors[0]
     *_, name = [str(part) for part in first["loc"] if isinstance(part, str)]
     if first["type"] == "missing":
-        return Problem(422, f"{name} is missing.").response()
+        return ProblemError(422, f"{name} is missing.").response()
     if first["type"] == "extra_forbidden":
-        return Problem(422, f"There is no field {name[:TEXT_MAX]!r}.").response()
+        return ProblemError(422, f"There is no field {name[:TEXT_MAX]!r}.").response()
     expected = EXPECTED.sub(lambda found: "must be " if "error" in found[0] else "must ", first["msg"], count=1)
-    return Problem(422, f"{name} {expected}.").response()
+    return ProblemError(422, f"{name} {expected}.").response()
 
 
 def _answer_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
     # What a parser raises, django-ninja says in its own words.
     cause = error.__cause__
-    if isinstance(cause, Problem):
+    if isinstance(cause, ProblemError):
         return cause.response()
     if cause is not None and error.status_code == 400:
-        return Problem(422, "The body must be JSON.").response()
-    return Problem(error.status_code, str(error)).response()
+        return ProblemError(422, "The body must be JSON.").response()
+    return ProblemError(error.status_code, str(error)).response()
 
 
 def _answer_ended(request: HttpRequest, error: UpdateError) -> HttpResponse:
     # Else the middleware would save it once more, and answer 400.
     request.session.modified = False
-    return Problem(401, ENDED_MEANWHILE).response()
+    return ProblemError(401, ENDED_MEANWHILE).response()
 
 
 HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
     Exception: _raise_error,
-    Problem: lambda request, error: error.response(),
-    PermissionDenied: lambda request, error: Problem(403, str(error) or "You may not do that.").response(),
+    ProblemError: lambda request, error: error.response(),
+    PermissionDenied: lambda request, error: ProblemError(403, str(error) or "You may not do that.").response(),
     HttpError: _answer_http_error,
     ValidationError: _answer_invalid,
-    TooManyFieldsSent: lambda request, error: Problem(422, "The query has too many parameters.").response(),
-    RequestDataTooBig: lambda request, error: Problem(413, "The body is too long.").response(),
+    TooManyFieldsSent: lambda request, error: ProblemError(422, "The query has too many parameters.").response(),
+    RequestDataTooBig: lambda request, error: ProblemError(413, "The body is too long.").response(),
     UpdateError: _answer_ended,
     SessionStoreUnavailable: unavailable_response,
 }

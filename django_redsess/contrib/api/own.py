@@ -11,7 +11,7 @@ from django_redsess import online
 from django_redsess.accounts import reauthentication
 from django_redsess.accounts.views import find_own, own_end_message
 from django_redsess.contrib.api.authentication import for_asker, own_sid
-from django_redsess.contrib.api.problems import AUTHENTICATION_REQUIRED, PASSWORD_REQUIRED, Problem
+from django_redsess.contrib.api.problems import AUTHENTICATION_REQUIRED, PASSWORD_REQUIRED, ProblemError
 from django_redsess.contrib.api.schemas import (
     Ended,
     ListQuery,
@@ -74,7 +74,7 @@ def end_own_session(request: Any, id: Path[SessionId]) -> None:
     _find_own_session(request, id)
     require_password(request)
     if not online.end(id, message=own_end_message()):
-        raise Problem(404, NO_SESSION)
+        raise ProblemError(404, NO_SESSION)
 
 
 @router.post("me/reauthenticate", response=answers(None, 403, 413, 415, 429))
@@ -87,9 +87,9 @@ def reauthenticate(request: Any, body: Password) -> None:
     form = reauthentication.give_password(request, request.user, body.password.get_secret_value())
     if form is not None and form.is_locked:
         wait = {"Retry-After": str(reauthentication.RECENT_SECONDS)}
-        raise Problem(429, "There were too many wrong passwords. Wait.", headers=wait)
+        raise ProblemError(429, "There were too many wrong passwords. Wait.", headers=wait)
     if form is not None:
-        raise Problem(403, "This is not your password.")
+        raise ProblemError(403, "This is not your password.")
 
 
 def _describe_own(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def _describe_own(request: Any, sessions: list[online.Session]) -> list[dict[str
 def _find_own_session(request: Any, sid: str) -> list[online.Session]:
     found = find_own(request.user, sid)
     if not found:
-        raise Problem(404, NO_SESSION)
+        raise ProblemError(404, NO_SESSION)
     return found
 
 
@@ -111,8 +111,8 @@ def require_password(request: Any) -> None:
         return
     if url := reauthentication.allauths_url(request.user):
         raise _authentication_required(url)
-    raise Problem(403, "Give your password first, by POST to me/reauthenticate.", kind=PASSWORD_REQUIRED)
+    raise ProblemError(403, "Give your password first, by POST to me/reauthenticate.", kind=PASSWORD_REQUIRED)
 
 
-def _authentication_required(url: str) -> Problem:
-    return Problem(403, f"Authenticate again first, at {url}.", kind=AUTHENTICATION_REQUIRED, url=url)
+def _authentication_required(url: str) -> ProblemError:
+    return ProblemError(403, f"Authenticate again first, at {url}.", kind=AUTHENTICATION_REQUIRED, url=url)

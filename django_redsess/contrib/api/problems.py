@@ -17,7 +17,7 @@ AUTHENTICATION_REQUIRED = PASSWORD_REQUIRED.replace("#password-", "#authenticati
 """The type of the error of who has to authenticate again elsewhere. Its member ``url`` says where."""
 
 
-class Problem(Exception):  # noqa: N818
+class ProblemError(Exception):
     """
     An error with an answer.
 
@@ -46,11 +46,11 @@ class Problem(Exception):  # noqa: N818
         return response
 
 
-def not_allowed(allowed: str) -> Problem:
+def not_allowed(allowed: str) -> ProblemError:
     """Return the error about a method that a URL does not have. ``allowed`` are those that it has."""
-    return Problem(405, f"The methods here: {allowed}.", headers={"Allow": allowed})
+    return ProblemError(405, f"The methods here: {allowed}.", headers={"Allow": allowed})
 
 
-def unprocessable(name: str, expected: str) -> Problem:
+def unprocessable(name: str, expected: str) -> ProblemError:
     """Return the error about the parameter or the field of the body ``name``. ``expected`` is what it must be."""
-    return Problem(422, f"{name} must be {expected}.")
+    return ProblemError(422, f"{name} must be {expected}.")

@@ -99,7 +99,7 @@ class ListQuery(Query):
             return place
         except signing.BadSignature:
             text = "cursor must be the next of the page before, with the same filters and order."
-            raise problems.Problem(422, text) from None
+            raise problems.ProblemError(422, text) from None
 
     def make_cursor(self, place: Sequence[int | str] | None, about: str = "") -> str | None:
         """Return the cursor of ``place``. None if there is no other page."""

@@ -11,11 +11,10 @@ from django.http import HttpRequest
 from ninja import Query, Router
 from pydantic import AfterValidator, Field, create_model
 
-from django_redsess.contrib.api.administration import administrating, sites_with
+from django_redsess.contrib.api.administration import administrating, read_visible_page, sites_with
 from django_redsess.contrib.api.authentication import for_asker
-from django_redsess.contrib.api.problems import Problem
+from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, SignInList, Text, answers
-from django_redsess.contrib.api.visible import read_visible_page
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.online.fields import describe_sign_ins
@@ -86,7 +85,7 @@ def _sign_in_list(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict
     position = asked.read_cursor(2)
     listed = sign_ins_admin.changelist_of(request, urlencode(asked.filters, doseq=True))
     if listed is None:
-        raise Problem(422, "The page of sign-ins refuses this query.")
+        raise ProblemError(422, "The page of sign-ins refuses this query.")
 
     def read_after(position: Sequence[int] | None, limit: int) -> tuple[list[Any], Sequence[int] | None]:
         rows = listed.queryset

@@ -32,7 +32,13 @@ from django_redsess.admin.sessions import SEARCH_MAX
 from django_redsess.admin.users import found_users, live_urls, name_among, name_of_sign_in, search_fields
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.reading import ORDER, ended_by, past_sign_in, sign_ins_of_users, sign_ins_url
+from django_redsess.contrib.history.stored_sign_ins import (
+    ORDER,
+    ended_by,
+    past_sign_in,
+    sign_ins_of_users,
+    sign_ins_url,
+)
 from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
 from django_redsess.online.listing import SIDS_MAX

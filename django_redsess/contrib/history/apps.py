@@ -22,8 +22,8 @@ class HistoryConfig(AppConfig):
             receivers,
             repair,
         )
-        from django_redsess.contrib.history.reading import StoredSignIns
         from django_redsess.contrib.history.signals import new_device
+        from django_redsess.contrib.history.stored_sign_ins import StoredSignIns
 
         receivers.connect_receivers()
         blocks.connect_copies()

@@ -20,7 +20,7 @@ from django_redsess.admin import filters
 from django_redsess.admin.access import named_users
 from django_redsess.admin.users import name_among
 from django_redsess.contrib.history.models import REASONS, WHO_ENDED
-from django_redsess.contrib.history.reading import ended_by, sign_ins_of_users
+from django_redsess.contrib.history.stored_sign_ins import ended_by, sign_ins_of_users
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.labels import known_server_day
 

@@ -30,8 +30,7 @@ from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 from django.utils.translation import override
 
-from django_redsess.accounts.time_zone import in_zone_of
-from django_redsess.accounts.views import LIST, password_change_url
+from django_redsess.accounts.views import LIST, in_zone_of, password_change_url
 from django_redsess.conf import conf
 from django_redsess.contrib.history.database import short_waits
 from django_redsess.contrib.history.models import SignIn

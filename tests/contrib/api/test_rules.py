@@ -16,7 +16,7 @@ from django.urls import URLResolver, clear_url_caches, path
 from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin
 from django_redsess.contrib import api
-from django_redsess.contrib.api import administration, visible
+from django_redsess.contrib.api import administration
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import Rules
@@ -129,9 +129,8 @@ def test_a_rule_for_each_session_is_asked_a_limited_number_of_times(
 ) -> None:
     for user in (bob, alice, alice, alice, bob):
         sign_in(user)
-    for module in (visible, administration):
-        monkeypatch.setattr(module, "SCAN_LIMIT", 2)
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(administration, "SCAN_LIMIT", 2)
+    monkeypatch.setattr(administration, "ROWS_AT_ONCE", 1)
     assert status(administrator, "get", "counts") == 403
     first, last = pages_of(administrator, "sessions", order="-created_at")
     assert [each["user"] for each in first["sessions"]] == ["bob"]

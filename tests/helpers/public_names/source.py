@@ -239,7 +239,7 @@ def _constants(wanted: str) -> Iterator[tuple[Path, str]]:
 def statuses() -> Iterator[str]:
     """Return the statuses of answers to errors."""
     given = [keyword.value for keyword in _nodes(ast.keyword) if keyword.arg == "status"]
-    given += [each for call in _calls("Problem", "problem_response", "_program_response") for each in call.args]
+    given += [each for call in _calls("ProblemError", "problem_response", "_program_response") for each in call.args]
     given += [node.value for node in _nodes(ast.Assign) if getattr(node.targets[0], "attr", "") == "status_code"]
     return (str(each.value) for each in given if isinstance(each, ast.Constant) and type(each.value) is int)
 

@@ -13,7 +13,7 @@ from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.contrib.history import blocks, repair
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.contrib.history.reading import ORDER, past_sign_in
+from django_redsess.contrib.history.stored_sign_ins import ORDER, past_sign_in
 from django_redsess.management.cleaning_command import CleaningCommand
 from django_redsess.management.terminal import (
     USER_HELP,
