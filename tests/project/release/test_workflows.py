@@ -31,6 +31,12 @@ def test_workflows_make_targets_that_exist() -> None:
     assert made("release") | made("ci") | {"release", "build-requirements"} <= targets
 
 
+def test_jobs_run_all_stages_once() -> None:
+    found = re.findall(r"^(?:BESIDE|TESTS)=\((.*)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    jobs = WORKFLOWS["ci"]["jobs"]["everything"]["strategy"]["matrix"]["stages"]
+    assert sorted(" ".join(jobs).split()) == sorted(" ".join(found).split())
+
+
 def test_a_release_is_built_twice_before_anything_is_uploaded() -> None:
     order = {name: job.get("needs") for name, job in RELEASE.items()}
     assert order == {"build": None, "rebuild": "build", "attest": "rebuild", "upload": "attest", "page": "upload"}
