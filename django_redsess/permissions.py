@@ -26,6 +26,7 @@ from django_redsess.online.blocking import LONGEST, LONGEST_OF_OTHERS
 from django_redsess.online.labels import known_server_time
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.querysets import SessionQuerySet
+from django_redsess.session.store import user_id_of
 
 if TYPE_CHECKING:
     # A site may have users of its own, without the app of these.
@@ -88,7 +89,7 @@ class Rules:
         if self.ends_by_own_rule or is_superuser(user) or not users_have("is_superuser"):
             return []
         users = get_user_model()._base_manager.filter(is_superuser=True).only("pk")
-        found = [online.user_id_of(user) for user in users[: USERS_MAX + 1]]
+        found = [user_id_of(user) for user in users[: USERS_MAX + 1]]
         if len(found) > USERS_MAX:
             raise PermissionDenied(gettext("There are too many superusers to leave out: ask one of them."))
         return found
@@ -128,7 +129,7 @@ class Rules:
         ``visible_sessions`` has to keep all of them. ``may_see`` and ``may_end``, if a subclass has its own, are asked
         about a session that is not stored, and about those that are. Of more than 1 000, the answer is no.
         """
-        user_id = online.user_id_of(other)
+        user_id = user_id_of(other)
         listed = self.visible_sessions(user, OnlineSession.online.all())
         if not keeps_all_of(listed, user_id):
             return False
@@ -215,7 +216,7 @@ def is_own_session(user: AbstractBaseUser, session: online.Session | OnlineSessi
 
     No rule of a site's own changes that.
     """
-    return session.user_id == online.user_id_of(user)
+    return session.user_id == user_id_of(user)
 
 
 def keeps_all_of(sessions: SessionQuerySet, user_id: str) -> bool:

@@ -8,7 +8,7 @@ Private: :mod:`django_redsess.models` is the public module. It imports this one,
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from ipaddress import ip_network
 from itertools import chain
@@ -21,11 +21,23 @@ from django.db import NotSupportedError
 from django.db.models import Model, Q, QuerySet
 
 from django_redsess import online, viewed
-from django_redsess.online.cursor import Place
 from django_redsess.online.labels import server_time
-from django_redsess.online.listing import ROWS_MAX, USERS_MAX, SessionFilter, rows_end, seconds_of_active
-from django_redsess.online.searching import ClientMatcher, LookedThrough, Matching
+from django_redsess.online.listing import (
+    ROWS_MAX,
+    USERS_MAX,
+    Position,
+    SessionFilter,
+    count_sessions,
+    iterate_pages,
+    page_after,
+    position_of,
+    rows_end,
+    seconds_of_active,
+)
+from django_redsess.online.searching import ClientMatcher, LookedThrough, SearchResult, search
 from django_redsess.session.client import parse_network, require_network
+from django_redsess.session.store import user_id_of
+from django_redsess.transport.steps import drive
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -74,7 +86,7 @@ class RedisQuerySet(QuerySet[M]):
         if self.query.is_empty():
             return 0
         first, last = self.query.low_mark, self.query.high_mark
-        total = self._count()
+        total = self._count_rows()
         return max(0, (total if last is None else min(total, last)) - first)
 
     def exists(self) -> bool:
@@ -101,11 +113,11 @@ class RedisQuerySet(QuerySet[M]):
         """Return a clone with this condition. Subclasses add lookups. All others raise NotSupportedError."""
         raise NotSupportedError(f"{self._title} can't be filtered by {lookup!r}.")
 
-    def _count(self) -> int:
+    def _count_rows(self) -> int:
         """Count the rows, ignoring the slice."""
         raise NotImplementedError
 
-    def _rows(self) -> list[M]:
+    def _fetch_rows(self) -> list[M]:
         """Read the rows of the slice."""
         raise NotImplementedError
 
@@ -122,7 +134,7 @@ class RedisQuerySet(QuerySet[M]):
         clone._answers, clone._named = self._answers, self._named
         return clone  # type: ignore[no-any-return]
 
-    def _of(self, ids: Iterable[Any]) -> Self:
+    def _keep_ids(self, ids: Iterable[Any]) -> Self:
         """Keep the rows with these ids."""
         clone, wanted = self._unsliced(), dict.fromkeys(map(str, ids))
         clone._named = tuple(wanted if self._named is None else (each for each in self._named if each in wanted))
@@ -130,7 +142,7 @@ class RedisQuerySet(QuerySet[M]):
 
     def _fetch_all(self) -> None:
         if self._result_cache is None:
-            self._result_cache = [] if self.query.is_empty() else self._rows()
+            self._result_cache = [] if self.query.is_empty() else self._fetch_rows()
 
     def _unsliced(self) -> Self:
         if self.query.is_sliced:
@@ -149,7 +161,7 @@ class RedisQuerySet(QuerySet[M]):
                 raise NotSupportedError(f"{self._title} can't be filtered by an expression.")
 
 
-def refuse(name: str) -> Any:
+def refusing_method(name: str) -> Any:
     """Return a method called ``name`` that raises NotSupportedError."""
 
     def refused(self: RedisQuerySet[Any], *args: Any, **kwargs: Any) -> NoReturn:
@@ -166,7 +178,7 @@ for _name in (
     *("select_for_update", "select_related", "union", "values", "values_list"),
     *("bulk_create", "bulk_update", "create", "delete", "get_or_create", "update", "update_or_create"),
 ):
-    setattr(RedisQuerySet, _name, refuse(_name))
+    setattr(RedisQuerySet, _name, refusing_method(_name))
 
 
 Resolve = Callable[[Collection[str]], Mapping[str, Any]]
@@ -198,7 +210,7 @@ class RankingQuerySet(RedisQuerySet[Any]):
     @property
     def entries(self) -> Sequence[viewed.ViewCount]:
         """The items that a filter names, with their views, the most viewed first."""
-        return self._found()
+        return self._count_named()
 
     @property
     def total(self) -> viewed.ViewTotal:
@@ -214,7 +226,7 @@ class RankingQuerySet(RedisQuerySet[Any]):
     def of_entries(self, entries: Iterable[viewed.ViewCount]) -> Self:
         """Keep these items, whose views were just read: they are not counted again."""
         counted = {entry.item: entry for entry in entries}
-        clone = self._of(counted)
+        clone = self._keep_ids(counted)
         clone._answers = {} if self._answers is None else self._answers
         clone._answers[clone._named] = sorted(
             (counted[item] for item in clone._named or ()), key=lambda entry: (-entry.views, entry.item)
@@ -228,7 +240,7 @@ class RankingQuerySet(RedisQuerySet[Any]):
                 raise NotSupportedError(f"{self._title} can't be ordered by {name!r}.")
         return self._unsliced()
 
-    reverse = refuse("reverse")
+    reverse = refusing_method("reverse")
 
     def _clone(self) -> Self:
         clone = super()._clone()
@@ -238,22 +250,22 @@ class RankingQuerySet(RedisQuerySet[Any]):
     def _where(self, lookup: str, value: Any) -> Self:
         match lookup:
             case "item" | "item__exact":
-                return self._of([value])
+                return self._keep_ids([value])
             case "item__in":
-                return self._of(value)
+                return self._keep_ids(value)
             case "pk" | "pk__exact":
-                return self._of([item_of(str(value))])
+                return self._keep_ids([item_of(str(value))])
             case "pk__in":
-                return self._of(item_of(str(key)) for key in value)
+                return self._keep_ids(item_of(str(key)) for key in value)
             case _:
                 return super()._where(lookup, value)
 
-    def _count(self) -> int:
-        return self.total.items if self._named is None else len(self._found())
+    def _count_rows(self) -> int:
+        return self.total.items if self._named is None else len(self._count_named())
 
-    def _rows(self) -> list[Any]:
+    def _fetch_rows(self) -> list[Any]:
         first, last = self.query.low_mark, self.query.high_mark
-        entries = self._read(first, last) if self._named is None else self._found()[first:last]
+        entries = self._read_entries(first, last) if self._named is None else self._count_named()[first:last]
         objects = self._resolve([entry.item for entry in entries]) if self._resolve and entries else {}
         views = self.total.views if entries else 0
         # The first of all has the longest bar, on whatever page.
@@ -261,10 +273,10 @@ class RankingQuerySet(RedisQuerySet[Any]):
         most = top[0].views if top else 0
         rows = [self.model.of(entry, of_views=views, most=most, thing=objects.get(entry.item)) for entry in entries]
         if self._named is None:
-            _rank(rows, first)
+            _set_ranks(rows, first)
         return rows
 
-    def _read(self, first: int, last: int | None) -> list[viewed.ViewCount]:
+    def _read_entries(self, first: int, last: int | None) -> list[viewed.ViewCount]:
         last = self.total.items if last is None else last
         found: list[viewed.ViewCount] = []
         for offset in range(first, last, READ_AT_ONCE):
@@ -275,9 +287,9 @@ class RankingQuerySet(RedisQuerySet[Any]):
                 break
         return found
 
-    def _found(self) -> list[viewed.ViewCount]:
+    def _count_named(self) -> list[viewed.ViewCount]:
         items = self._named or ()
-        return self._once(items, lambda: sorted(_viewed(items), key=lambda entry: (-entry.views, entry.item)))
+        return self._once(items, lambda: sorted(_viewed_entries(items), key=lambda entry: (-entry.views, entry.item)))
 
 
 def key_of(item: str) -> str:
@@ -296,7 +308,7 @@ def visible(text: str) -> str:
     return text.translate(CONTROLS)
 
 
-def _rank(rows: Sequence[Any], first: int) -> None:
+def _set_ranks(rows: Sequence[Any], first: int) -> None:
     """Set the ranks of consecutive rows. ``first`` is the position of the first row, from 0."""
     for position, row in enumerate(rows, 1):
         if position > 1 and row.views == rows[position - 2].views:
@@ -306,7 +318,7 @@ def _rank(rows: Sequence[Any], first: int) -> None:
         # Else the row before this page may have equal views. Then the row asks the server for its rank.
 
 
-def _viewed(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
+def _viewed_entries(items: Iterable[str]) -> Iterator[viewed.ViewCount]:
     for item in items:
         try:
             entry = viewed.ViewCount(item, viewed.count(item))
@@ -351,7 +363,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
     def of_users(self, user_ids: Collection[str]) -> Self:
         """Keep the sessions of these users. ``user_ids`` are primary keys as text, at most 1 000."""
         if self.session_filter.guests == "only":
-            return self._of(())
+            return self._keep_ids(())
         before = self.session_filter.user_ids
         return self._with(user_ids=tuple(uid for uid in user_ids if before is None or uid in before))
 
@@ -361,7 +373,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def only_guests(self) -> Self:
         """Keep guests' sessions only. The order is then by last seen."""
-        return self._with(guests="only") if self.session_filter.user_ids is None else self._of(())
+        return self._with(guests="only") if self.session_filter.user_ids is None else self._keep_ids(())
 
     def of_network(self, network: str) -> Self:
         """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
@@ -382,7 +394,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
         None if a list had them all, and before the rows are read or counted.
         """
-        found: Matching | None = (self._answers or {}).get((self.session_filter, self.by_seen))
+        found: SearchResult | None = (self._answers or {}).get((self.session_filter, self.by_seen))
         return self._looked_through if found is None else found.looked_through
 
     @property
@@ -390,7 +402,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """The sids of all rows, if a search by clients has found them. None if a list has the rows in its order."""
         if self.sids is not None or not self.session_filter.names_client:
             return None
-        return self._matching().sids
+        return self._search_once().sids
 
     @property
     def is_cut(self) -> bool:
@@ -404,21 +416,18 @@ class SessionQuerySet(RedisQuerySet[Any]):
             return True
         if self.sids is not None or user_ids is None or not self._is_limited:
             return False
-        count, of_users = online.count_matching, SessionFilter(user_ids)
-        return len(user_ids) == USERS_MAX or self._once(
-            ("is_cut", user_ids), lambda: count(of_users, listed=True) < count(of_users)
+        if len(user_ids) == USERS_MAX:
+            return True
+        of_users = SessionFilter(user_ids)
+        return self._once(
+            ("is_cut", user_ids),
+            lambda: drive(count_sessions(of_users, listed=True)) < drive(count_sessions(of_users)),
         )
 
     @property
     def rows_max(self) -> int | None:
         """How many rows a slice can reach. None for any number. Iterating has all rows."""
         return ROWS_MAX if self.sids is None and rows_end(self.session_filter) else None
-
-    def newest(self) -> Self:
-        """Drop the filter by last seen. The order stays by sign-in or by last seen, the latest first."""
-        clone = self._with(active_seconds=None)
-        clone._order = "-last_seen_at" if self.by_seen else "-created_at"
-        return clone
 
     def active(self, seconds: float | None = None) -> Self:
         """
@@ -431,40 +440,40 @@ class SessionQuerySet(RedisQuerySet[Any]):
         before = self.session_filter.active_seconds
         return self._with(active_seconds=seconds if before is None else min(before, seconds))
 
-    def after(self, place: Place | None, limit: int) -> tuple[list[Any], Place | None]:
+    def rows_after(self, position: Position | None, limit: int) -> tuple[list[Any], Position | None]:
         """
-        Return up to ``limit`` rows that come after ``place``, or the first ones; and the place of the last one.
+        Return up to ``limit`` rows that come after ``position``, or the first ones; and the position of the last one.
 
         That is None if no others come. Raises NotSupportedError for a search by network, browser or system.
         """
-        latest_first, by_seen = self._order.startswith("-"), self.by_seen
+        latest_first, by_seen = self._latest_first, self.by_seen
         if self._named is not None or self.query.is_empty():
-            found = [] if self.query.is_empty() else self._found()
-            places = [online.place_of(each, by_seen=by_seen) for each in found]
-            start = 0 if place is None else sum(each >= place if latest_first else each <= place for each in places)
+            found = [] if self.query.is_empty() else self._find_named()
+            positions = [position_of(each, by_seen=by_seen) for each in found]
+            start = 0
+            if position is not None:
+                start = sum(each >= position if latest_first else each <= position for each in positions)
             end = start + limit
-            return self.rows_of(found[start:end]), places[end - 1] if end < len(places) else None
+            return self.rows_of(found[start:end]), positions[end - 1] if end < len(positions) else None
         if self.session_filter.names_client:
-            raise NotSupportedError("A search by network, browser or system has no places.")
-        sessions, last = online.page_after(
-            self.session_filter, place, limit, by_seen=by_seen, latest_first=latest_first
-        )
+            raise NotSupportedError("A search by network, browser or system has no positions.")
+        sessions, last = page_after(self.session_filter, position, limit, by_seen=by_seen, latest_first=latest_first)
         return self.rows_of(sessions), last
 
     def in_pages(self, at_once: int) -> Iterator[list[Any]]:
         """Yield all rows in lists of up to ``at_once``. None is left out because others end meanwhile."""
         if self.sids is None and self.session_filter.names_client:
-            found, latest_first = self._matching(), self._order.startswith("-")
-            for sessions in found.pages(0, found.count, latest_first=latest_first, at_once=at_once):
+            found = self._search_once()
+            for sessions in found.iterate_pages(0, found.count, latest_first=self._latest_first, at_once=at_once):
                 yield self.rows_of(sessions)
             return
-        rows, place = self.after(None, at_once)
+        rows, position = self.rows_after(None, at_once)
         yield rows
-        while place is not None:
-            rows, place = self.after(place, at_once)
+        while position is not None:
+            rows, position = self.rows_after(position, at_once)
             yield rows
 
-    def marking(self, sid: str | None, *, links_users: bool = False) -> Self:
+    def marked_for(self, sid: str | None, *, links_users: bool = False) -> Self:
         """
         Set ``is_own`` and ``links_user`` of each row.
 
@@ -497,9 +506,9 @@ class SessionQuerySet(RedisQuerySet[Any]):
     def _where(self, lookup: str, value: Any) -> Self:
         match lookup:
             case "pk" | "sid" | "pk__exact" | "sid__exact":
-                return self._of([value])
+                return self._keep_ids([value])
             case "pk__in" | "sid__in":
-                return self._of(value)
+                return self._keep_ids(value)
             case "user_id" | "user_id__exact":
                 return self.of_users([str(value)])
             case _:
@@ -515,7 +524,11 @@ class SessionQuerySet(RedisQuerySet[Any]):
         [(name, value)] = changes.items()
         before = getattr(self.session_filter, name)
         wanted = value if before is None else _narrower(before, value)
-        return self._of(()) if wanted is None else self._with(**{name: wanted})
+        return self._keep_ids(()) if wanted is None else self._with(**{name: wanted})
+
+    @property
+    def _latest_first(self) -> bool:
+        return self._order.startswith("-")
 
     @property
     def by_seen(self) -> bool:
@@ -528,23 +541,23 @@ class SessionQuerySet(RedisQuerySet[Any]):
         user_ids = self.session_filter.user_ids
         return user_ids is not None and (len(user_ids) > 1 or self.by_seen)
 
-    def _count(self) -> int:
+    def _count_rows(self) -> int:
         if self._named is not None:
-            return len(self._found())
+            return len(self._find_named())
         if self.session_filter.names_client:
-            return self._matching().count
+            return self._search_once().count
         return self._once(
-            self.session_filter, lambda: online.count_matching(self.session_filter, listed=self._is_limited)
+            self.session_filter, lambda: drive(count_sessions(self.session_filter, listed=self._is_limited))
         )
 
-    def _matching(self) -> Matching:
+    def _search_once(self) -> SearchResult:
         question = self.session_filter, self.by_seen
-        found = self._once(question, lambda: online.matching_of(self.session_filter, by_seen=self.by_seen))
+        found = self._once(question, lambda: search(self.session_filter, by_seen=self.by_seen))
         self._looked_through = found.looked_through
         return found
 
-    def _rows(self) -> list[Any]:
-        return self.rows_of(self._read())
+    def _fetch_rows(self) -> list[Any]:
+        return self.rows_of(self._read_sessions())
 
     def rows_of(self, sessions: Iterable[online.Session]) -> list[Any]:
         """Return the rows of ``sessions``, with their users."""
@@ -555,37 +568,40 @@ class SessionQuerySet(RedisQuerySet[Any]):
             row.is_own, row.links_user = row.sid == self._own_sid, self._links_users
         return rows
 
-    def _read(self) -> list[online.Session]:
+    def _read_sessions(self) -> list[online.Session]:
         first, last = self.query.low_mark, self.query.high_mark
         if self._named is not None:
-            return self._found()[first:last]
-        last = self._count() if last is None else last
-        latest_first = self._order.startswith("-")
+            return self._find_named()[first:last]
+        last = self._count_rows() if last is None else last
         if self.session_filter.names_client:
-            found = self._matching().pages(first, last - first, latest_first=latest_first)
+            found = self._search_once().iterate_pages(first, last - first, latest_first=self._latest_first)
         else:
             order: online.Order = self._order
             if self.by_seen:
-                order = "-last_seen_at" if latest_first else "last_seen_at"
-            found = online.pages(self.session_filter, order, offset=first, limit=last - first)
+                order = "-last_seen_at" if self._latest_first else "last_seen_at"
+            found = iterate_pages(self.session_filter, order, offset=first, limit=last - first)
         return list(chain.from_iterable(found))
 
-    def _found(self) -> list[online.Session]:
-        user_ids, guests, active_seconds, *_ = self.session_filter
-        # Guests' sessions, and those of users.
-        wanted, is_listed = ClientMatcher(self.session_filter), (bool(guests), guests != "only")
-        since = datetime.min.replace(tzinfo=UTC)
-        if active_seconds is not None:
-            since = server_time() - timedelta(seconds=active_seconds)
+    def _find_named(self) -> list[online.Session]:
+        """Look up the sessions that a filter names. Keep those that match the other filters, in order."""
+        matcher, since = ClientMatcher(self.session_filter), None
+        if self.session_filter.active_seconds is not None:
+            since = server_time() - timedelta(seconds=self.session_filter.active_seconds)
         found = [
             session
             for session in online.find(self._named or ())
-            if session.last_seen_at >= since
-            and wanted.matches(session.address, session.user_agent)
-            and (session.user_id in user_ids if user_ids is not None else is_listed[session.created_at is not None])
+            if (since is None or session.last_seen_at >= since)
+            and matcher.matches(session.address, session.user_agent)
+            and self._lists(session)
         ]
-        place = partial(online.place_of, by_seen=self.by_seen)
-        return sorted(found, key=place, reverse=self._order.startswith("-"))
+        return sorted(found, key=partial(position_of, by_seen=self.by_seen), reverse=self._latest_first)
+
+    def _lists(self, session: online.Session) -> bool:
+        """Tell whether ``session`` is one of the users, or of the guests, that are listed."""
+        user_ids, guests = self.session_filter.user_ids, self.session_filter.guests
+        if user_ids is not None:
+            return session.user_id in user_ids
+        return bool(guests) if session.created_at is None else guests != "only"
 
 
 def _narrower(first: str, second: str) -> str | None:
@@ -607,7 +623,7 @@ def users_by_id(user_ids: set[str], among: QuerySet[Any] | None = None) -> dict[
     """
     users, keys = get_user_model()._base_manager.all() if among is None else among, user_keys(user_ids)
     found = users.in_bulk(keys) if keys else {}
-    return {online.user_id_of(user): user for user in found.values()}
+    return {user_id_of(user): user for user in found.values()}
 
 
 def user_keys(user_ids: Iterable[str]) -> list[Any]:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import SESSION_KEY
 from django.http import HttpRequest
 
-from django_redsess import online
 from django_redsess.online.ending import end_all_of_users
-from django_redsess.session.store import session_of
+from django_redsess.session.store import session_of, user_id_of
 from django_redsess.session.user_limit import without_limit
 from django_redsess.signals import Reason, request_answered
 from django_redsess.transport.replicas import EndedCount
@@ -30,7 +29,7 @@ __all__ = ["alogout_everywhere", "logout_everywhere", "without_limit"]
 
 
 def _logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> Steps[EndedCount]:
-    return (yield from end_everywhere(online.user_id_of(user), request_answered(), keep=keep, message=message))
+    return (yield from end_everywhere(user_id_of(user), request_answered(), keep=keep, message=message))
 
 
 def logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:

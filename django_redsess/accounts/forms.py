@@ -14,7 +14,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.conf import REFUSE
 from django_redsess.exceptions import SignInRefused
 from django_redsess.session import user_limit
-from django_redsess.session.store import session_of
+from django_redsess.session.store import session_of, user_id_of
 
 __all__ = ["SessionLimitAuthenticationForm"]
 
@@ -44,13 +44,13 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         session = session_of(self.request)
         try:
             # Not by its truth: an empty session is false.
-            (SessionStore() if session is None else session).refuse_blocked(online.user_id_of(user))
+            (SessionStore() if session is None else session).refuse_blocked(user_id_of(user))
         except SignInRefused as refused:
             raise ValidationError(str(refused), code="blocked") from refused
         limit = user_limit.limit_of(user)
         if limit is None or limit.policy != REFUSE:
             return
-        user_id = online.user_id_of(user)
+        user_id = user_id_of(user)
         data: Any = getattr(self.request, "session", {})
         # A user who signs in again in the same session needs no further session.
         own = str(data.get(SESSION_KEY)) == user_id

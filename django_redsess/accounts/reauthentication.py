@@ -22,10 +22,9 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
-from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.session import reading, tries
-from django_redsess.session.store import SessionStore, session_of
+from django_redsess.session.store import SessionStore, session_of, user_id_of
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import drive
 
@@ -121,7 +120,7 @@ def _checked_form(
     request: HttpRequest, user: AbstractBaseUser, session: SessionStore, now: int, data: Mapping[str, Any]
 ) -> PasswordForm | None:
     form = PasswordForm(data if "password" in data else None)
-    user_id, is_try = online.user_id_of(user), form.is_valid()
+    user_id, is_try = user_id_of(user), form.is_valid()
     # Counted first: of many requests at the same time, no more than these go on.
     left = drive(tries.count(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try))
     form.is_locked = not left
@@ -133,7 +132,7 @@ def _checked_form(
     except Exception as error:
         _forget_variables(error)
         raise
-    if found is None or online.user_id_of(found) != user_id:
+    if found is None or user_id_of(found) != user_id:
         form.add_error("password", gettext_lazy("This is not your password. Please try again."))
         form.is_locked = left == 1
         return form

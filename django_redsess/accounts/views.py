@@ -33,9 +33,10 @@ from django_redsess.conf import conf
 from django_redsess.online import places
 from django_redsess.online.browsers import device_icon, device_name
 from django_redsess.online.labels import in_our_language, when
+from django_redsess.online.listing import moving_from
 from django_redsess.permissions import is_own_session
 from django_redsess.session import user_limit
-from django_redsess.session.store import SessionStore, session_of
+from django_redsess.session.store import SessionStore, session_of, user_id_of
 
 LIST, NOT_ME = "django_redsess:sessions", "django_redsess:not_me"
 
@@ -126,7 +127,7 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
     """List the user's sessions: the present one first, then the newest sign-ins."""
     own_sid = session.stored_sid
     found = online.of_user(user, limit=SHOWN_MAX)
-    total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[online.user_id_of(user)])
+    total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[user_id_of(user)])
     own = [each for each in found if each.sid == own_sid] or find_own(user, own_sid)
     others = [each for each in found if each.sid != own_sid][: SHOWN_MAX - len(own)]
     found_places = places.find_places(each.address for each in own + others)
@@ -144,7 +145,7 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
         "own_sid": own_sid,
         "others": total - len(own),
         "total": total,
-        "is_moving": bool(online.moving_from()),
+        "is_moving": bool(moving_from()),
         "lately": _ended_lately(user),
         "limit": user_limit.describe_own(user),
         "time_zone": timezone.get_current_timezone_name(),
@@ -194,7 +195,7 @@ def not_me_view(request: HttpRequest, user: AbstractBaseUser, session: SessionSt
     signed_out = session.pop(SIGNED_OUT_KEY) if SIGNED_OUT_KEY in session else None
     context = {
         "signed_out": signed_out,
-        "is_moving": bool(online.moving_from()),
+        "is_moving": bool(moving_from()),
         "has_password": has_password,
         "password_change_url": password_change_url() if has_password else "",
     }
@@ -212,16 +213,16 @@ def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionSt
 def _ask_about_others(
     request: HttpRequest, user: AbstractBaseUser, session: SessionStore, form: reauthentication.PasswordForm | None
 ) -> HttpResponse:
-    count = online.count(user_ids=[online.user_id_of(user)]) - len(find_own(user, session.stored_sid))
+    count = online.count(user_ids=[user_id_of(user)]) - len(find_own(user, session.stored_sid))
     texts = []
     if count > 0:
         text = ngettext(
             "%(count)d other device will be signed out.", "%(count)d other devices will be signed out.", count
         )
         texts.append(text % {"count": count})
-    elif not online.moving_from():
+    elif not moving_from():
         texts.append(gettext("You are signed in on this device only."))
-    if online.moving_from():
+    if moving_from():
         texts.append(gettext("Devices that can’t be listed these days will be signed out, too."))
     kept = gettext(
         "You stay signed in on this device. If somebody has copied your sign-in from it, the copy stops working."
@@ -270,7 +271,7 @@ def password_change_url() -> str:
 
 def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
     """Return the user's last sign-ins whose sessions have ended, as the template reads them."""
-    ended = past_sign_ins.ended_sign_ins(online.user_id_of(user), limit=LATELY_MAX)
+    ended = past_sign_ins.ended_sign_ins(user_id_of(user), limit=LATELY_MAX)
     maximum = user_limit.maximum_of(user) if ended else None
     return [
         {

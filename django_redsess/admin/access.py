@@ -13,10 +13,10 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
-from django_redsess import online
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import keeps_all_of, rules, unstored_session
 from django_redsess.querysets import SessionQuerySet, users_by_id
+from django_redsess.session.store import user_id_of
 
 if TYPE_CHECKING:
     from django_redsess.admin.sessions import OnlineSessionAdmin
@@ -116,7 +116,7 @@ class Access:
 
     def may_end_all_of(self, user: AbstractBaseUser) -> bool:
         """Tell whether the administrator may see and end all sessions of ``user``. Of more than 1 000: False."""
-        user_id = online.user_id_of(user)
+        user_id = user_id_of(user)
         if not self.may_end_new_of(user_id, user):
             return False
         if not self.asks_each:

@@ -20,6 +20,7 @@ from django_redsess.admin.users import name_among
 from django_redsess.online import labels
 from django_redsess.permissions import rules
 from django_redsess.querysets import users_by_id
+from django_redsess.session.store import user_id_of
 
 HOURS = {
     "1": gettext_lazy("End, and block for an hour"),
@@ -89,7 +90,7 @@ def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str
     ``fields`` tell the form that lifts it where to return to, see :func:`unblock_view`: to the page of the request, if
     they are None.
     """
-    user_id = online.user_id_of(user)
+    user_id = user_id_of(user)
     if not users_with_shown_block(access, {user_id}) or (block := online.block_of(user)) is None:
         return None
     if fields is None:
@@ -102,7 +103,7 @@ def lift_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
     """Lift the block of ``user``, and save that in the user's history. Return whether there was one."""
     was_blocked = online.unblock(user)
     if was_blocked:
-        log_entries.save_lift(request, online.user_id_of(user), user)
+        log_entries.save_lift(request, user_id_of(user), user)
     return was_blocked
 
 
@@ -182,7 +183,7 @@ TEMPLATE = "admin/django_redsess/onlinesession/blocked.html"
 def _to_lift(request: HttpRequest, user: AbstractBaseUser | None) -> ShownBlock | None:
     if user is None or not rules().may_block(request.user, user):
         return None
-    return ShownBlock("", str(user), {"user": online.user_id_of(user)})
+    return ShownBlock("", str(user), {"user": user_id_of(user)})
 
 
 def _by(access: Access, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str) -> str:

@@ -22,12 +22,12 @@ from django.utils.formats import date_format, get_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online, times
+from django_redsess import times
 from django_redsess.admin.access import Access
 from django_redsess.admin.pages import shown_number
 from django_redsess.conf import conf
 from django_redsess.online.labels import known_server_day, known_server_time
-from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, count_evicted, slot_of
+from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, count_evicted, samples_until_now, slot_of
 
 # The coordinates of the lines. The browser stretches them to the width of the page, and keeps the height.
 WIDTH, HEIGHT, SMALL_HEIGHT = 1000, 160, 44
@@ -232,7 +232,7 @@ def list_head(request: HttpRequest) -> dict[str, Any]:
     picture, at, now = "", known_server_time(), None
     # Above the results of a search or filter there is no picture: it would be of all sessions.
     if set(request.GET) <= {ORDER_VAR}:
-        samples, now = online.until_now()
+        samples, now = samples_until_now()
         picture, at = draw(samples, now, small=True), now.at
     return {"picture": picture, "now": now, "at": at, "as_of": _as_of(at), "header": conf.PASSIVE_HEADER}
 
@@ -247,7 +247,7 @@ def numbers_view(access: Access) -> HttpResponse:
     name = name if name in RANGES else "day"
     hours, _ = RANGES[name]
     bounds = (times.midnight(day), times.midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
-    samples, now = online.until_now(hours=hours, day=bounds)
+    samples, now = samples_until_now(hours=hours, day=bounds)
     earlier, by_day = (day or today) - timedelta(days=1), not day and name != "day"
     # Of a day that is over, nobody who is here now is part.
     counted = [*samples, now] if samples and (not day or day == today) else samples

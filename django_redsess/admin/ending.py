@@ -36,10 +36,11 @@ from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.browsers import browser_name
 from django_redsess.online.ending import BulkEnding, confirmed_too_few, least_confirmed
 from django_redsess.online.labels import server_time
-from django_redsess.online.listing import SIDS_MAX
+from django_redsess.online.listing import SIDS_MAX, count_with_time
 from django_redsess.permissions import is_own_session
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.responses import unavailable_response
+from django_redsess.session.store import user_id_of
 from django_redsess.signals import EndedSession
 
 END_MAX = 50_000  # After so many sessions a request stops, and asks about the others.
@@ -184,7 +185,7 @@ def end_user_sessions(access: Access, user_id: str, message: str, note: str = ""
         # The site's own list names its sessions, or has guests only.
         _, ended = end_found(access, filter(access.may_end_other, matching), message, note)
         return ended
-    _, latest = online.count_at(matching.session_filter)
+    _, latest = count_with_time(matching.session_filter)
     with log_entries.saving_ends(access.request, message, note):
         return _work(access, matching, message, latest).run()
 
@@ -254,7 +255,7 @@ def include_other_own(access: Access, sessions: Iterable[OnlineSession]) -> bool
 def match_other_own(access: Access, matching: SessionQuerySet) -> bool:
     """Tell whether any of the sessions that match, at any time, is the administrator's own, and not the present one."""
     user: Any = access.request.user
-    asked, user_id = matching.session_filter, online.user_id_of(user)
+    asked, user_id = matching.session_filter, user_id_of(user)
     if asked.guests == "only" or (asked.user_ids is not None and user_id not in asked.user_ids):
         return False
     own = OnlineSession.online.of_users([user_id])

@@ -13,13 +13,13 @@ from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
 
-from django_redsess import online
 from django_redsess.admin.access import users_admin, visible_users
 from django_redsess.admin.pages import GUESTS, ONLY, TOO, USER
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.permissions import users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
+from django_redsess.session.store import user_id_of
 
 ACTIVE, STAFF, BROWSER, SYSTEM = "active", "staff", "browser", "system"
 
@@ -211,7 +211,7 @@ def first_user_ids(request: HttpRequest, users: QuerySet[Any], text: str) -> lis
     found = list(_only_keys(users)[: USERS_MAX + 1])
     if len(found) > USERS_MAX and request.method == "GET":
         messages.warning(request, text % {"limit": USERS_MAX}, fail_silently=True)
-    return [online.user_id_of(user) for user in found[:USERS_MAX]]
+    return [user_id_of(user) for user in found[:USERS_MAX]]
 
 
 def _only_keys(users: QuerySet[Any]) -> QuerySet[Any]:

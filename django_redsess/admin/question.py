@@ -25,10 +25,11 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import browser_name
 from django_redsess.online.labels import when
-from django_redsess.online.listing import SIDS_MAX
+from django_redsess.online.listing import SIDS_MAX, count_with_time
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.session import notice
+from django_redsess.session.store import user_id_of
 
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
@@ -163,7 +164,7 @@ def _ask_about(
 
 def ask_to_deactivate(access: Access, user: AbstractBaseUser, data: Mapping[str, Any]) -> HttpResponse:
     """Ask a second time, about the account of ``user`` only. ``data`` are those of the first question's form."""
-    page, user_id = pages.return_page_of(access.request), online.user_id_of(user)
+    page, user_id = pages.return_page_of(access.request), user_id_of(user)
     words = {"message": data["message"], "note": data["note"]}
     context = {
         "to_deactivate": pages.name_html(str(user)),
@@ -197,7 +198,7 @@ def _context_of_sids(access: Access, sids: Sequence[str]) -> dict[str, Any]:
 
 def _context_of_query(access: Access, matching: SessionQuerySet) -> dict[str, Any]:
     asked = matching.session_filter
-    total, at = online.count_at(asked.of_any_client)
+    total, at = count_with_time(asked.of_any_client)
     if asked.names_client:
         total = matching.count()
     protected = _count_protected(access, matching)
@@ -261,7 +262,7 @@ def _offer_deactivation(access: Access, user_ids: Collection[str], protected: in
     user = user_to_deactivate(access, *user_ids)
     if user is None or not user.is_active:
         return {}
-    return {"to_deactivate": user, "to_deactivate_id": online.user_id_of(user)}
+    return {"to_deactivate": user, "to_deactivate_id": user_id_of(user)}
 
 
 def _offer_block(access: Access, user_ids: Collection[str], protected: int, *, ends: bool) -> dict[str, Any]:

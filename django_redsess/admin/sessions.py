@@ -23,7 +23,6 @@ from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from django_redsess import online
 from django_redsess.admin import blocking, filters, pages, session_page
 from django_redsess.admin.access import Access, user_to_deactivate, users_admin, visible_users
 from django_redsess.admin.blocking import blocked_view, unblock_view
@@ -37,11 +36,12 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
-from django_redsess.online.listing import SIDS_MAX, SessionFilter
+from django_redsess.online.listing import SIDS_MAX, SessionFilter, moving_from
 from django_redsess.online.samples import Present
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.client import parse_network
+from django_redsess.session.store import user_id_of
 
 BROWSER_MAX = 60  # Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent.
 
@@ -180,7 +180,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OnlineSession]:
         own_sid, links_users = Access(self, request).own_sid, users_admin(request, self.admin_site) is not None
-        sessions = OnlineSession.online.marking(own_sid, links_users=links_users).counting_once()
+        sessions = OnlineSession.online.marked_for(own_sid, links_users=links_users).counting_once()
         return rules().visible_sessions(request.user, sessions)
 
     def get_list_filter(self, request: HttpRequest) -> Any:
@@ -397,14 +397,14 @@ class OnlineSessionAdmin(pages.ListAdmin):
         every, listed = OnlineSession.online.all(), Access(self, request).sessions()
         if len(users) > ABSENT_MAX or listed.sids is not None or listed.session_filter != every.session_filter:
             return []
-        return [self._absent(request, user) for user in users if not every.of_users([online.user_id_of(user)]).exists()]
+        return [self._absent(request, user) for user in users if not every.of_users([user_id_of(user)]).exists()]
 
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
         term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
         if asked.network is not None and (network := parse_network(term)) and network.text != term:
             notes.append(gettext("Sessions from %(network)s.") % {"network": network.text})
-        if name := online.moving_from():
+        if name := moving_from():
             text = gettext(
                 "Sessions move here from %(name)s. Those that have not moved are not listed. They end with all "
                 "sessions of their user, and when all are ended."
@@ -440,7 +440,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return query
 
     def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
-        access, user_id = Access(self, request), online.user_id_of(user)
+        access, user_id = Access(self, request), user_id_of(user)
         is_active, deactivate_url, block_url = getattr(user, "is_active", True), "", ""
         ask_url = pages.end_url(request, self.admin_site, query=pages.users_query([user_id]))
         if is_active and access.may_end() and user_to_deactivate(access, user_id):

@@ -22,7 +22,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext
 
-from django_redsess import online, past_sign_ins
+from django_redsess import past_sign_ins
 from django_redsess.admin import log_entries
 from django_redsess.admin.access import access_to_sessions, leaves_out_users, named_users, users_admin, visible_users
 from django_redsess.admin.pages import (
@@ -48,6 +48,7 @@ from django_redsess.online.ending import BulkEnding
 from django_redsess.online.labels import shortly
 from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.session import user_limit
+from django_redsess.session.store import user_id_of
 from django_redsess.signals import EndedSession
 
 
@@ -205,7 +206,7 @@ def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) ->
     using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
 
     def end() -> None:
-        done.append(_end_user_sessions(request, online.user_id_of(user), message, note))
+        done.append(_end_user_sessions(request, user_id_of(user), message, note))
 
     with transaction.atomic(using=using):
         # Sessions end after the commit: until then, the user could sign in again. This runs before the signal of

@@ -15,7 +15,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from django_redsess import online
 from django_redsess.admin.access import access_to_sessions
 from django_redsess.admin.blocking import shown_block
 from django_redsess.admin.pages import USER, end_url, link_html, paragraph_html, sessions_url, users_query
@@ -25,6 +24,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.session import user_limit
+from django_redsess.session.store import user_id_of
 
 _FIELDS = ("online_sessions", "last_sign_ins")
 
@@ -62,14 +62,14 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         ]
         fields = list[str]()
         if obj is not None and (access := access_to_sessions(request, self.admin_site)) is not None:
-            user_ids = [online.user_id_of(obj)]
+            user_ids = [user_id_of(obj)]
             # Django calls the method that shows the field without the request.
             obj.redsess_sessions = access.sessions().of_users(user_ids)
             obj.redsess_block = shown_block(access, obj)
             if access.may_end():
                 obj.redsess_end_url = end_url(request, self.admin_site, query=users_query(user_ids))
             fields.append("online_sessions")
-        if obj is not None and (of_user := recent_sign_ins(request, self.admin_site, online.user_id_of(obj))):
+        if obj is not None and (of_user := recent_sign_ins(request, self.admin_site, user_id_of(obj))):
             obj.redsess_sign_ins = sign_ins_table(request, self.admin_site, of_user)
             fields.append("last_sign_ins")
         return [*fieldsets, (gettext("Sessions"), {"fields": fields})] if fields else fieldsets
@@ -89,7 +89,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         """Show the history as ever, below links to what it does not have: the user's sign-ins, and online sessions."""
         response = super().history_view(request, object_id, extra_context)
         user = (getattr(response, "context_data", None) or {}).get("object")
-        links = [] if user is None else self._links_of_history(request, online.user_id_of(user))
+        links = [] if user is None else self._links_of_history(request, user_id_of(user))
         if links and isinstance(response, TemplateResponse):
             _put_around(response, "admin/django_redsess/user_history.html", {"redsess_links": links})
         return response
@@ -118,12 +118,12 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         access = access_to_sessions(request, self.admin_site)
         if access is None:
             raise PermissionDenied
-        return ask_before_end(access, {"query": users_query([online.user_id_of(user) for user in users])})
+        return ask_before_end(access, {"query": users_query([user_id_of(user) for user in users])})
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
         """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
-        user_id, limit = online.user_id_of(user), paragraph_html(user_limit.describe(user))
+        user_id, limit = user_id_of(user), paragraph_html(user_limit.describe(user))
         if block := getattr(user, "redsess_block", None):
             limit += render_to_string(
                 "admin/django_redsess/onlinesession/block.html", {"block": block, "is_apart": True}

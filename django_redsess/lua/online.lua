@@ -267,12 +267,12 @@ for at = 1, with_rows and #entries or 0, 2 do sids[#sids + 1] = entries[at] end
 local rows, count = rows_of(sids)
 return with_ended({ entries, count, rows })
 
---- newest: Read the newest or the oldest sessions of lists, after taking out up to DUE_MAX that are due.
+--- newest: Read the newest sessions of lists, after taking out up to DUE_MAX that are due.
 -- KEYS: partition lists...
--- ARGV: active offset:number count:number latest_first:flag with_scores:flag keeps_due:flag
--- Of each list up to `count` sessions are read after the first `offset`, those with the highest scores first if
--- `latest_first`, else those with the lowest. `active` keeps those seen at most so many milliseconds ago, and then the
--- scores must be last seen; "" keeps all. `keeps_due` takes out nothing.
+-- ARGV: active offset:number count:number with_scores:flag keeps_due:flag
+-- Of each list up to `count` sessions are read after the first `offset`, those with the highest scores first. `active`
+-- keeps those seen at most so many milliseconds ago, and then the scores must be last seen; "" keeps all. `keeps_due`
+-- takes out nothing.
 -- Reply: a text for each list, since a client takes long to read ten thousand texts. It has the sids one after the
 -- other; or, with scores, each sid and its score, with blanks between. See with_ended.
 local since = active_since(active)
@@ -280,12 +280,7 @@ if since == "" then since = "-inf" end
 
 local function newest_of(list)
   local how = { "LIMIT", offset, count, with_scores and "WITHSCORES" or nil }
-  local flat
-  if latest_first then
-    flat = redis.call("ZRANGE", list, "+inf", since, "BYSCORE", "REV", unpack(how))
-  else
-    flat = redis.call("ZRANGE", list, since, "+inf", "BYSCORE", unpack(how))
-  end
+  local flat = redis.call("ZRANGE", list, "+inf", since, "BYSCORE", "REV", unpack(how))
   local kept, step = {}, with_scores and 2 or 1
   for at = 1, #flat, step do
     -- Another program may have written to a list.

@@ -24,9 +24,10 @@ from django.db import DatabaseError
 from redis.exceptions import ResponseError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.online import Session, user_id_of
+from django_redsess.online import Session
 from django_redsess.online.labels import printable
 from django_redsess.querysets import user_key, users_by_id
+from django_redsess.session.store import user_id_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser

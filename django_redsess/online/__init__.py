@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Unpack
 
-from django_redsess.online import blocking, cursor, ending, listing, samples, searching, statistics
-from django_redsess.online.cursor import Place
+from django_redsess.online import blocking, ending, listing, samples, searching, statistics
 from django_redsess.online.ending import BulkEnding, end_all_of_users
-from django_redsess.online.listing import ClientFilters, Guests, Session, SessionFilter, filter_of, sessions_of
-from django_redsess.online.samples import Present, Sample
-from django_redsess.online.searching import LookedThrough, Matching
+from django_redsess.online.listing import (
+    ClientFilters,
+    Guests,
+    Order,
+    Session,
+    SessionFilter,
+    filter_of,
+    sessions_of,
+)
+from django_redsess.online.samples import Sample
+from django_redsess.online.searching import LookedThrough
 from django_redsess.online.statistics import Totals
 from django_redsess.session import notice, reading
-from django_redsess.session.blocks import Block, RestoreResult
+from django_redsess.session.blocks import Block
 from django_redsess.session.encryption import KeyMissing
-from django_redsess.session.other_store import other_store, sibling_stores
+from django_redsess.session.other_store import sibling_stores
 from django_redsess.session.record import django_times, log_left_out, log_unusable, serializer_named, unpack
-from django_redsess.session.store import user_id_of as user_id_of
+from django_redsess.session.store import user_id_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
@@ -46,7 +52,7 @@ class Details:
     age_seconds: float
 
 
-def _details(sid: str) -> Steps[Details | None]:
+def _read_details(sid: str) -> Steps[Details | None]:
     if not is_sid(sid):
         return None
     loaded = yield from reading.read_session(sid)
@@ -110,33 +116,19 @@ __all__ = [
     "unblock",
 ]
 
-Order = Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"]
 
-PAGE = 1000
-"""How many sessions :func:`pages` reads at once."""
-
-
-def _sessions(session_filter: SessionFilter, offset: int, limit: int, order: Order | None) -> Steps[list[Session]]:
-    if offset < 0:
-        raise ValueError(f"offset must be 0 or more, not {offset}.")
-    if order not in (None, *get_args(Order)):
-        raise ValueError(f"order must be one of {', '.join(get_args(Order))}; not {order!r}.")
-    if session_filter.only_by_seen and order in ("created_at", "-created_at"):
-        raise ValueError("Guests, and those seen in the last seconds, can be listed by last_seen_at only.")
-    if offset >= listing.ROWS_MAX and listing.rows_end(session_filter):
-        raise ValueError(f"offset must be below {listing.ROWS_MAX} with several partitions, not {offset}.")
-    if limit < 1:
-        return []
+def _list_sessions(session_filter: SessionFilter, offset: int, limit: int, order: Order | None) -> Steps[list[Session]]:
+    listing.check_page(session_filter, offset, order)
     by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
     latest_first = order is None or order.startswith("-")
-    if session_filter.names_client:
-        matching = yield from searching.matching(session_filter, by_seen=by_seen)
-        return (yield from matching.page(offset, limit, latest_first=latest_first))
-    rows = yield from listing.page(
-        session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first
-    )
-    owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
-    return sessions_of(rows, owners)
+    if not session_filter.names_client:
+        return (
+            yield from listing.read_sessions(session_filter, offset, limit, by_seen=by_seen, latest_first=latest_first)
+        )
+    if limit < 1:
+        return []
+    found = yield from searching.find_matching(session_filter, by_seen=by_seen)
+    return (yield from found.read_sessions(offset, limit, latest_first=latest_first))
 
 
 def sessions(
@@ -170,7 +162,7 @@ def sessions(
     sessions of one user. ``limit`` may be higher, and :attr:`OnlineSession.online
     <django_redsess.models.OnlineSession.online>` has all sessions one after the other.
     """
-    return drive(_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
+    return drive(_list_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
 
 async def asessions(
@@ -184,50 +176,7 @@ async def asessions(
     **client: Unpack[ClientFilters],
 ) -> list[Session]:
     """Await what :func:`sessions` returns."""
-    return await adrive(_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
-
-
-def page_after(
-    session_filter: SessionFilter, place: Place | None, limit: int, *, by_seen: bool, latest_first: bool
-) -> tuple[list[Session], Place | None]:
-    rows, last = drive(cursor.after(session_filter, place, limit, by_seen=by_seen, latest_first=latest_first))
-    owners = None if session_filter.user_ids is None else frozenset(session_filter.user_ids)
-    return sessions_of(rows, owners), last
-
-
-def pages(
-    session_filter: SessionFilter, order: Order | None, *, offset: int = 0, limit: int | None = None
-) -> Iterator[list[Session]]:
-    """
-    Yield all sessions of a list in pages, or up to ``limit``. ``session_filter`` names no client.
-
-    Only the first page goes by ``offset``. The others go by the place of the last session: whatever ends meanwhile, no
-    other session is left out.
-    """
-    left = math.inf if limit is None else limit
-    page = drive(_sessions(session_filter, offset, int(min(PAGE, left)), order))
-    yield page
-    if not page and offset:
-        return
-    by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
-    latest_first, place = order is None or order.startswith("-"), place_of(page[-1], by_seen=by_seen) if page else None
-    while (left := left - len(page)) > 0:
-        at_once = int(min(PAGE, left))
-        page, place = page_after(session_filter, place, at_once, by_seen=by_seen, latest_first=latest_first)
-        # All sessions of a page may be over by now.
-        yield page
-        if place is None:
-            return
-
-
-def place_of(session: Session, *, by_seen: bool) -> Place:
-    """Return the place of ``session`` in a list: by last seen, or by sign-in."""
-    at = session.created_at if session.created_at and not by_seen else session.last_seen_at
-    return Place((at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), session.sid)
-
-
-def matching_of(session_filter: SessionFilter, *, by_seen: bool = False) -> Matching:
-    return drive(searching.matching(session_filter, by_seen=by_seen))
+    return await adrive(_list_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
 
 def of_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
@@ -240,23 +189,23 @@ async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]
     return await asessions(limit=limit, user_ids=[user_id_of(user)])
 
 
-def _find(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
+def _find_sessions(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     wanted = [sid for sid in sids if is_sid(sid)]
-    found = sessions_of((yield from listing.find(wanted)))
+    found = sessions_of((yield from listing.read_rows(wanted)))
     there = {each.sid for each in found}
     for sid in [sid for sid in wanted if follow and sid not in there]:
         live, _ = yield from reading.successor(sid, (yield from reading.note_of(sid)))
         if live is not None and live.sid not in there:
-            found += sessions_of((yield from listing.find([live.sid])))
+            found += sessions_of((yield from listing.read_rows([live.sid])))
             there.add(live.sid)
     for store in sibling_stores():
-        found += yield from in_store(store, _find_there, [sid for sid in wanted if sid not in there])
+        found += yield from in_store(store, _find_in_store, [sid for sid in wanted if sid not in there])
     return found
 
 
-def _find_there(sids: Sequence[str]) -> Steps[list[Session]]:
+def _find_in_store(sids: Sequence[str]) -> Steps[list[Session]]:
     # The records have seals of that store.
-    return sessions_of((yield from listing.find(sids)))
+    return sessions_of((yield from listing.read_rows(sids)))
 
 
 def find(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
@@ -265,12 +214,12 @@ def find(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
 
     ``follow`` also looks up sessions that got another key. They come last, under their present sids.
     """
-    return drive(_find(sids, follow=follow))
+    return drive(_find_sessions(sids, follow=follow))
 
 
 async def afind(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
     """Await what :func:`find` returns."""
-    return await adrive(_find(sids, follow=follow))
+    return await adrive(_find_sessions(sids, follow=follow))
 
 
 def get(sid: str) -> Session | None:
@@ -283,14 +232,14 @@ async def aget(sid: str) -> Session | None:
     return next(iter(await afind([sid])), None)
 
 
-def _count(session_filter: SessionFilter, *, active: bool) -> Steps[int]:
+def _count_sessions(session_filter: SessionFilter, *, active: bool) -> Steps[int]:
     if active:
         if session_filter.active_seconds is not None:
             raise ValueError("active and active_seconds can't be given together.")
         session_filter = session_filter._replace(active_seconds=listing.seconds_of_active())
     if session_filter.names_client:
-        return (yield from searching.matching(session_filter)).count
-    return (yield from listing.count(session_filter))
+        return (yield from searching.find_matching(session_filter)).count
+    return (yield from listing.count_sessions(session_filter))
 
 
 def count(
@@ -309,7 +258,7 @@ def count(
     ``user_ids`` and ``active`` or ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each
     partition. Raises ValueError for ``active`` together with ``active_seconds``, too.
     """
-    return drive(_count(filter_of(user_ids, guests, active_seconds, **client), active=active))
+    return drive(_count_sessions(filter_of(user_ids, guests, active_seconds, **client), active=active))
 
 
 async def acount(
@@ -321,34 +270,17 @@ async def acount(
     **client: Unpack[ClientFilters],
 ) -> int:
     """Await what :func:`count` returns."""
-    return await adrive(_count(filter_of(user_ids, guests, active_seconds, **client), active=active))
-
-
-def count_at(session_filter: SessionFilter) -> tuple[int, int]:
-    return drive(listing.count_at(session_filter))
-
-
-def count_matching(session_filter: SessionFilter, *, listed: bool = False) -> int:
-    return drive(listing.count(session_filter, listed=listed))
-
-
-def sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> list[list[str]]:
-    return drive(listing.sids_of_sign_ins(sign_ins))
-
-
-def lives(sign_ins: Sequence[tuple[str, int]]) -> list[bool]:
-    """Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count."""
-    return [bool(sids) for sids in sids_of_sign_ins(sign_ins)]
+    return await adrive(_count_sessions(filter_of(user_ids, guests, active_seconds, **client), active=active))
 
 
 def details(sid: str) -> Details | None:
     """Return the data of the live session ``sid``, without a touch. None if it is gone or due, or ``sid`` is no sid."""
-    return drive(_details(sid))
+    return drive(_read_details(sid))
 
 
 async def adetails(sid: str) -> Details | None:
     """Await what :func:`details` returns."""
-    return await adrive(_details(sid))
+    return await adrive(_read_details(sid))
 
 
 def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
@@ -469,10 +401,6 @@ async def ablock_of(user: AbstractBaseUser) -> Block | None:
     return await adrive(blocking.read_block_in_every_store(user_id_of(user)))
 
 
-def restore_block(block: Block) -> RestoreResult:
-    return drive(blocking.restore_and_end(block))
-
-
 def blocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
     """
     Return the users who are blocked, those whose block is over first: at most ``limit``, after skipping ``offset``.
@@ -485,12 +413,6 @@ def blocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
 async def ablocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
     """Await what :func:`blocked` returns."""
     return await adrive(blocking.list_blocks(offset, limit))
-
-
-def until_now(
-    *, hours: float = 24, day: tuple[datetime, datetime] | None = None
-) -> tuple[Sequence[Sample | Present], Present]:
-    return drive(samples.until_now(hours, day))
 
 
 def history(*, hours: float = 24) -> list[Sample]:
@@ -525,12 +447,3 @@ def totals() -> Totals:
 async def atotals() -> Totals:
     """Await what :func:`totals` returns."""
     return await adrive(statistics.read_totals())
-
-
-def moving_from() -> str:
-    """
-    Return the name of the store from which sessions move here, ``""`` if none do. What has not moved is not listed or
-    counted, but ends with all others of its user, and when all end.
-    """
-    other = other_store()
-    return "" if other is None else other.display_name

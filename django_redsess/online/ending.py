@@ -11,12 +11,12 @@ from django_redsess.conf import conf
 from django_redsess.online.listing import (
     Session,
     SessionFilter,
-    find,
     lists_of,
+    read_rows,
     sessions_of,
     sids_of,
 )
-from django_redsess.online.searching import matching
+from django_redsess.online.searching import find_matching
 from django_redsess.session import messages, notice, operations
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.other_store import EndBefore, OtherStore, other_store, stores_of_site
@@ -127,7 +127,9 @@ class BulkEnding:
     def _search(self) -> Steps[list[tuple[Store | None, list[str]]]]:
         whole, found, sids = self._filter._replace(active_seconds=None), [], list[str]()
         for store in stores_of_site():
-            matches = yield from in_store(store, matching, whole, by_seen=self._by_seen or self._filter.only_by_seen)
+            matches = yield from in_store(
+                store, find_matching, whole, by_seen=self._by_seen or self._filter.only_by_seen
+            )
             # What was found in the store before may have moved to this one by the time it is ended.
             sids = list(dict.fromkeys([*sids, *matches.sids]))
             found.append((store, list(sids)))
@@ -179,7 +181,7 @@ class BulkEnding:
 
     def _end_sids(self, store: Store | None, sids: list[str]) -> Steps[list[EndedSession]]:
         if self._choose is not None:
-            rows = yield from in_store(store, find, sids)
+            rows = yield from in_store(store, read_rows, sids)
             sids = list(self._choose(sessions_of(rows, self._filter.user_ids)))
         if store is None and sids and (other := other_store()) is not None:
             # What is about to come here must not come behind.

@@ -1,32 +1,35 @@
 """
 Lists of sessions: pages by last seen or by login time, counts, and the rows that lists show.
 
-The functions return calls or steps, as in :mod:`django_redsess.session.operations`.
+The functions return calls or steps, as in :mod:`django_redsess.session.operations`. Those at the end of the file run
+them, for pages and commands.
 
 Several partitions are read together by plain commands. A script of each partition would take the server several times
-as long. Scripts are used where sessions are due, since these have to be ended first; and far down a list, since a
-client takes long to read thousands of entries.
+as long. Scripts are used where sessions are due, since these have to be ended first, and where a partition has to sort
+the sessions of several users.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 
 from django_redsess.conf import conf
 from django_redsess.session.client import Client, require_network
 from django_redsess.session.encryption import KeyMissing
-from django_redsess.session.other_store import sibling_stores
+from django_redsess.session.other_store import other_store, sibling_stores
 from django_redsess.session.record import RecordError, log_left_out, stored_client, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.packing import pack_head, pack_tail
 from django_redsess.transport.partitions import EntryLists, Scored, ask_each, batches, merged, together, with_scores
-from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, in_store, time_of
+from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, drive, in_store, ms_in, time_of
+
+logger = logging.getLogger("django.security.SuspiciousSession")
 
 ACTIVE_SECONDS = 300
 """Who was seen in the last so many seconds is active."""
@@ -43,22 +46,15 @@ SAME_SIGN_IN_MAX = 10
 ROWS_MAX = 10_000
 """A list of several partitions has so many rows by rank: all of them are read up to the last one that is wanted."""
 
-LISTED_AT_ONCE = 2_500
-"""How many entries of a list one call reads, in a millisecond or two."""
-
-PLAIN_MAX = 1_000
-"""Up to this row, a page of several partitions is read by plain commands: the server has less to do."""
-
 CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``of_users`` in ``lua/online.lua``."""
-
 
 SIZE_STEP = 1024
 """In bytes. Sizes are told in whole steps."""
 
-_SCORED = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
-
 Guests = bool | Literal["only"]
+
+Order = Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"]
 
 
 def seconds_of_active() -> float:
@@ -146,89 +142,19 @@ class ListRow(NamedTuple):
     record: bytes
 
 
-Page = tuple[list[tuple[float, bytes]], int, list[ListRow]]
-"""The entries, score and member; how many of them were looked up; and the rows that were found."""
+class Position(NamedTuple):
+    """The position of a session in a list: its time in milliseconds, and its sid among those with the same time."""
+
+    score: int
+    sid: str
 
 
-def count_each(session_filter: SessionFilter, *, listed: bool = False) -> list[ScriptCall[tuple[int, int]]]:
-    """
-    Count the sessions of each partition. Each call first ends up to 200 due sessions.
+class PageReply(NamedTuple):
+    """Entries of a list. The first ``looked_up`` of them were looked up: ``rows`` has the sessions that were there."""
 
-    Each returns how many there are, and the server's time in milliseconds.
-
-    With both ``user_ids`` and ``active_seconds``, at most 5 000 sign-ins of a partition are counted. ``listed`` sets
-    this limit for ``user_ids`` alone, too: it counts the sessions that :func:`page` can reach.
-    """
-    script, kind = scripts.COUNT, "" if session_filter.user_ids is None else "listed" if listed else "users"
-    args = script.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
-    return [
-        ScriptCall(
-            partition,
-            script,
-            script.keys(partition, lists=lists),
-            args,
-            lambda reply, _: (int(reply[0]), int(reply[1])),
-        )
-        for partition, lists in lists_of(session_filter)
-    ]
-
-
-def count_at(session_filter: SessionFilter, *, listed: bool = False) -> Steps[tuple[int, int]]:
-    """
-    Count the sessions of all partitions. Return the number, and the server's time in milliseconds.
-
-    ``listed`` is as in :func:`count_each`.
-    """
-    counted = yield from together(count_each(session_filter, listed=listed))
-    return sum(sessions for sessions, _ in counted), max((at for _, at in counted), default=0)
-
-
-def read_entries(
-    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool, **how: bool
-) -> list[ScriptCall[Page]]:
-    """
-    Read the entries from rank ``first`` to rank ``last`` (inclusive) of each partition, by last seen or by login time.
-
-    Each call first ends up to 200 due sessions, unless ``keeps_due`` is set. ``with_rows`` also looks up sessions, as
-    many as have a megabyte of records.
-    """
-    args = scripts.PAGE.arguments(
-        order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
-        active=milliseconds(session_filter.active_seconds),
-        first=first,
-        last=last,
-        latest_first=latest_first,
-        **{"with_rows": False, "keeps_due": False, **how},
-    )
-    return [
-        ScriptCall(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, page_in)
-        for partition, names in lists_of(session_filter, by_seen=by_seen)
-    ]
-
-
-def find(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[ListRow]]:
-    """
-    Look up sessions, in the order of ``sids``. Those that are gone are left out.
-
-    Due ones are left out, too, unless ``due_too`` is set.
-    """
-    script, found = scripts.FIND, dict[str, ListRow]()
-    left = list(batches(sids))
-    while left:
-        calls = [
-            ScriptCall(
-                partition, script, script.keys(partition), script.arguments(live_only=not due_too, sids=batch), _found
-            )
-            for partition, batch in left
-        ]
-        answers = yield from together(calls)
-        found.update((row.sid, row) for _, rows in answers for row in rows)
-        left = [
-            (partition, batch[dealt_with:])
-            for (partition, batch), (dealt_with, _) in zip(left, answers, strict=True)
-            if dealt_with < len(batch)
-        ]
-    return [found[sid] for sid in sids if sid in found]
+    entries: list[Scored]
+    looked_up: int
+    rows: list[ListRow]
 
 
 def lists_of(session_filter: SessionFilter, *, by_seen: bool | None = None) -> list[tuple[Partition, list[str]]]:
@@ -256,59 +182,126 @@ def rows_end(session_filter: SessionFilter) -> bool:
     return len(lists_of(session_filter)) > 1
 
 
+def count_calls(session_filter: SessionFilter, *, listed: bool = False) -> list[ScriptCall[tuple[int, int]]]:
+    """
+    Count the sessions of each partition. Each call first ends up to 200 due sessions.
+
+    Each returns how many there are, and the server's time in milliseconds.
+
+    With both ``user_ids`` and ``active_seconds``, at most 5 000 sign-ins of a partition are counted. ``listed`` sets
+    this limit for ``user_ids`` alone, too: it counts the sessions that :func:`read_page` can reach.
+    """
+    script, kind = scripts.COUNT, "" if session_filter.user_ids is None else "listed" if listed else "users"
+    args = script.arguments(kind=kind, active=milliseconds(session_filter.active_seconds))
+    return [
+        ScriptCall(
+            partition,
+            script,
+            script.keys(partition, lists=lists),
+            args,
+            lambda reply, _: (int(reply[0]), int(reply[1])),
+        )
+        for partition, lists in lists_of(session_filter)
+    ]
+
+
+def count_sessions(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
+    """Count the sessions of all partitions. ``listed`` is as in :func:`count_calls`."""
+    if session_filter.user_ids is None:
+        lists = lists_of(session_filter)
+        if len(lists) > 1:
+            return sum(map(sum, (yield from Lists(session_filter, lists).count_entries())))
+    counts = yield from together(count_calls(session_filter, listed=listed))
+    return sum(sessions for sessions, _ in counts)
+
+
+def page_calls(
+    session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool, **how: bool
+) -> list[ScriptCall[PageReply]]:
+    """
+    Read the entries from rank ``first`` to rank ``last`` (inclusive) of each partition, by last seen or by login time.
+
+    Each call first ends up to 200 due sessions, unless ``keeps_due`` is set. ``with_rows`` also looks up sessions, as
+    many as have a megabyte of records.
+    """
+    args = scripts.PAGE.arguments(
+        order="" if session_filter.has_list(by_seen=by_seen) else "seen" if by_seen else "login",
+        active=milliseconds(session_filter.active_seconds),
+        first=first,
+        last=last,
+        latest_first=latest_first,
+        **{"with_rows": False, "keeps_due": False, **how},
+    )
+    return [
+        ScriptCall(partition, scripts.PAGE, scripts.PAGE.keys(partition, lists=names), args, _page_in)
+        for partition, names in lists_of(session_filter, by_seen=by_seen)
+    ]
+
+
 def milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:.0f}"
 
 
-def page_in(reply: list[Any], _: EndedSessions) -> Page:
-    members, count, rows = reply
-    found = [(float(score), member) for member, score in zip(members[::2], members[1::2], strict=True)]
-    return found, count, [_row(row) for row in rows if is_sid(row[0].decode(errors="replace"))]
+def _page_in(reply: list[Any], _: EndedSessions) -> PageReply:
+    members, looked_up, rows = reply
+    entries = [(float(score), member) for member, score in zip(members[::2], members[1::2], strict=True)]
+    return PageReply(entries, looked_up, [_list_row(row) for row in rows if is_sid(row[0].decode(errors="replace"))])
 
 
-def _found(reply: list[Any]) -> tuple[int, list[ListRow]]:
+def read_rows(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[ListRow]]:
+    """
+    Look up sessions, in the order of ``sids``. Sessions that are gone are left out.
+
+    Due sessions are left out, too, unless ``due_too`` is set.
+    """
+    script, found = scripts.FIND, dict[str, ListRow]()
+    left = list(batches(sids))
+    while left:
+        calls = [
+            ScriptCall(
+                partition, script, script.keys(partition), script.arguments(live_only=not due_too, sids=batch), _rows_in
+            )
+            for partition, batch in left
+        ]
+        answers = yield from together(calls)
+        found.update((row.sid, row) for _, rows in answers for row in rows)
+        left = [
+            (partition, batch[dealt_with:])
+            for (partition, batch), (dealt_with, _) in zip(left, answers, strict=True)
+            if dealt_with < len(batch)
+        ]
+    return [found[sid] for sid in sids if sid in found]
+
+
+def _rows_in(reply: list[Any]) -> tuple[int, list[ListRow]]:
     dealt_with, *rows = reply
-    return dealt_with, [_row(row) for row in rows]
+    return dealt_with, [_list_row(row) for row in rows]
 
 
-def _row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> ListRow:
+def _list_row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> ListRow:
     sid, created_at, last_seen_at, expires_at, item, record = row
     signed_in = time_of(created_at) if created_at else None
     newest_item = item.decode(errors="replace")
     return ListRow(sid.decode(), signed_in, time_of(last_seen_at), time_of(expires_at), newest_item, record)
 
 
-def count(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
-    """Count the sessions of all partitions. ``listed`` is as in :func:`django_redsess.online.listing.count_each`."""
-    if session_filter.user_ids is None:
-        lists = lists_of(session_filter)
-        if len(lists) > 1:
-            return sum(map(sum, (yield from Lists(session_filter, lists).counts())))
-    return (yield from count_at(session_filter, listed=listed))[0]
-
-
-def sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
-    """
-    Return for each user id and login time in milliseconds the sids of that user's sessions with it. Due ones count.
-
-    While sessions move from another store of this engine, they may be there.
-    """
-    found = yield from _sids_of_sign_ins(sign_ins)
+def _sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
+    found = yield from _sids_of_sign_ins_here(sign_ins)
     for store in sibling_stores():
-        there = yield from in_store(store, _sids_of_sign_ins, sign_ins)
+        there = yield from in_store(store, _sids_of_sign_ins_here, sign_ins)
         found = [here or others for here, others in zip(found, there, strict=True)]
     return found
 
 
-def _sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
+def _sids_of_sign_ins_here(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
     partitions = [keyspace().of_user(user_id) for user_id, _ in sign_ins]
 
-    def asked(number: int, at: int) -> bytes:
+    def pack_range(number: int, at: int) -> bytes:
         user_id, login_ms = sign_ins[number]
         name = partitions[number].online_user_of(user_id)
         return packing.pack_command("ZRANGE", name, login_ms, login_ms, "BYSCORE", "LIMIT", 0, SAME_SIGN_IN_MAX)
 
-    replies = yield from ask_each("sign_ins", partitions, asked, 1)
+    replies = yield from ask_each("sign_ins", partitions, pack_range, 1)
     return [sids_of((member,) for member in members) for [members] in replies]
 
 
@@ -323,17 +316,17 @@ class Lists:
     session_filter: SessionFilter
     by_partition: Sequence[tuple[Partition, list[str]]]
 
-    def counts(self) -> Steps[list[list[int]]]:
+    def count_entries(self) -> Steps[list[list[int]]]:
         """Count the sessions of each list. First end up to 200 due sessions of each partition."""
 
-        def count(name: str, at: int) -> bytes:
+        def pack_count(name: str, at: int) -> bytes:
             if self.session_filter.active_seconds is None:
                 return pack_head(2, "ZCARD", name)
             return pack_head(4, "ZCOUNT", name) + pack_tail(self._since(at), "+inf")
 
-        return (yield from self.ask(count, ends_due=True))
+        return (yield from self._ask_lists(pack_count, range(len(self.by_partition)), ends_due=True))
 
-    def first(
+    def read_first(
         self, wanted: int, *, begin: int | None = None, latest_first: bool, ends_due: bool = True
     ) -> Steps[list[Scored]]:
         """
@@ -342,24 +335,25 @@ class Lists:
         The scores are lower than ``begin``, or this or higher ones unless ``latest_first``. ``ends_due`` first ends up
         to 200 due sessions of each partition.
         """
-        order, unread = ("REV",) if latest_first else (), ends_due
+        order = ("REV",) if latest_first else ()
+
+        def pack_range(name: str, at: int, limit: bytes) -> bytes:
+            since = self._since(at)
+            if latest_first:
+                ends = pack_tail("+inf" if begin is None else f"({begin}", since)
+            elif begin is None:
+                ends = pack_tail(since, "+inf")
+            else:
+                ends = pack_tail(begin if since == "-inf" else max(begin, int(since)), "+inf")
+            return pack_head(9 + len(order), "ZRANGE", name) + ends + limit
 
         def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
-            nonlocal unread
             limit = pack_tail("BYSCORE", *order, "LIMIT", 0, count, "WITHSCORES")
-
-            def entries(name: str, at: int) -> bytes:
-                since = self._since(at)
-                if latest_first:
-                    ends = pack_tail("+inf" if begin is None else f"({begin}", since)
-                elif begin is None:
-                    ends = pack_tail(since, "+inf")
-                else:
-                    ends = pack_tail(begin if since == "-inf" else max(begin, int(since)), "+inf")
-                return pack_head(9 + len(order), "ZRANGE", name) + ends + limit
-
-            ends_due, unread = unread, False
-            found = yield from self.ask(entries, numbers, ends_due=ends_due)
+            # A second reading of some partitions must find the lists as the first has left them.
+            is_first = len(numbers) == len(self.by_partition)
+            found = yield from self._ask_lists(
+                lambda name, at: pack_range(name, at, limit), numbers, ends_due=ends_due and is_first
+            )
             return [[with_scores(reply) for reply in replies] for replies in found]
 
         return (yield from merged(read, len(self.by_partition), wanted, reverse=latest_first))
@@ -368,39 +362,36 @@ class Lists:
         active = self.session_filter.active_seconds
         return "-inf" if active is None else f"{at - active * 1000:.0f}"
 
-    def ask(
-        self, command: Callable[[str, int], bytes], numbers: Sequence[int] | None = None, *, ends_due: bool = False
+    def _ask_lists(
+        self, pack_question: Callable[[str, int], bytes], numbers: Sequence[int], *, ends_due: bool = False
     ) -> Steps[list[list[Any]]]:
         """
-        Send for each list what ``command`` makes of its name and the server's time.
+        Ask each list of the partitions with these ``numbers`` one question. Return the replies of each partition.
 
-        ``numbers`` are those of the partitions, by default all. ``ends_due`` first ends up to 200 due sessions of each.
+        ``pack_question`` takes the name of a list, and the time of its server. ``ends_due`` first ends up to 200 due
+        sessions of each partition.
         """
-        asked = range(len(self.by_partition)) if numbers is None else numbers
-        lists = [self.by_partition[number] for number in asked]
+        lists = [self.by_partition[number] for number in numbers]
 
-        def commands(position: int, at: int) -> bytes:
+        def pack_questions(position: int, at: int) -> bytes:
             partition, names = lists[position]
             due = pack_head(4, "ZCOUNT", partition.expire, "-inf") + pack_tail(at) if ends_due else b""
-            return b"".join([due, *(command(name, at) for name in names)])
+            return b"".join([due, *(pack_question(name, at) for name in names)])
 
         of_each = len(lists[0][1])
-        found = yield from ask_each("page", [partition for partition, _ in lists], commands, ends_due + of_each)
+        found = yield from ask_each("page", [partition for partition, _ in lists], pack_questions, ends_due + of_each)
         if not ends_due:
             return found
-        late = [number for number, (due, *_) in zip(asked, found, strict=True) if due]
-        results = {number: replies for number, (_, *replies) in zip(asked, found, strict=True)}
+        results = {number: replies for number, (_, *replies) in zip(numbers, found, strict=True)}
+        late = [number for number, (due, *_) in zip(numbers, found, strict=True) if due]
         if late:
-            calls = count_each(self.session_filter)
+            calls = count_calls(self.session_filter)
             yield from together([calls[number] for number in late])
-            results.update(zip(late, (yield from self.ask(command, late)), strict=True))
-        return [results[number] for number in asked]
+            results.update(zip(late, (yield from self._ask_lists(pack_question, late)), strict=True))
+        return [results[number] for number in numbers]
 
 
-logger = logging.getLogger("django.security.SuspiciousSession")
-
-
-def page(
+def read_page(
     session_filter: SessionFilter, first: int, last: int, *, by_seen: bool, latest_first: bool
 ) -> Steps[list[ListRow]]:
     """
@@ -413,103 +404,85 @@ def page(
     if not lists:
         return []
     if len(lists) == 1:
-        [read] = read_entries(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
-        found, with_rows, rows = yield from read
-        log_foreign(len(found) - len(sids_of(found)))
-        return rows + (yield from find(sids_of(found[with_rows:]), due_too=True))
+        [call] = page_calls(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
+        page = yield from call
+        sids_of_page(page.entries)
+        return page.rows + (yield from read_rows(sids_of(page.entries[page.looked_up :]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
-        if PLAIN_MAX <= last < ROWS_MAX:
-            found = yield from read_as_text(session_filter, lists, last + 1, latest_first=latest_first)
-        else:
-            # Scripts would be sent for as many as are wanted, though there may be fewer.
-            found = yield from Lists(session_filter, lists).first(last + 1, latest_first=latest_first)
+        entries = yield from Lists(session_filter, lists).read_first(last + 1, latest_first=latest_first)
     else:
-        found = yield from of_users(session_filter, last, by_seen=by_seen, latest_first=latest_first)
-    entries = found[first:]
-    sids = sids_of(entries)
-    log_foreign(len(entries) - len(sids))
-    return (yield from find(sids, due_too=True))
+        entries = yield from _read_users_lists(session_filter, last + 1, by_seen=by_seen, latest_first=latest_first)
+    return (yield from read_rows(sids_of_page(entries[first:]), due_too=True))
 
 
-def of_users(session_filter: SessionFilter, last: int, *, by_seen: bool, latest_first: bool) -> Steps[list[Scored]]:
-    """Read the entries up to rank ``last`` of users' lists, which each partition puts in order."""
+def _read_users_lists(
+    session_filter: SessionFilter, wanted: int, *, by_seen: bool, latest_first: bool
+) -> Steps[list[Scored]]:
+    """Read the first ``wanted`` entries of users' lists, which each partition puts in order."""
     partitions = len(lists_of(session_filter, by_seen=by_seen))
 
     def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
-        # The first reading ends due sessions. If a second did, it would find other ranks.
+        # A second reading of some partitions must find the lists as the first has left them.
         keeps_due = len(numbers) < partitions
-        calls = read_entries(
+        calls = page_calls(
             session_filter, 0, count - 1, by_seen=by_seen, latest_first=latest_first, keeps_due=keeps_due
         )
-        found = yield from together([calls[number] for number in numbers])
-        return [[entries] for entries, _, _ in found]
+        pages = yield from together([calls[number] for number in numbers])
+        return [[page.entries] for page in pages]
 
-    return (yield from merged(read, partitions, last + 1, reverse=latest_first))
-
-
-def read_as_text(
-    session_filter: SessionFilter,
-    lists: Sequence[tuple[Partition, list[str]]],
-    wanted: int,
-    *,
-    latest_first: bool = True,
-) -> Steps[list[Scored]]:
-    """Read the first ``wanted`` entries of all lists together, by scripts: a client takes long to read thousands."""
-    unread = True
-
-    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
-        nonlocal unread
-        keeps_due, unread = not unread, False
-        asked = [lists[number] for number in numbers]
-        how = {"with_scores": True, "latest_first": latest_first, "keeps_due": keeps_due}
-        found = yield from texts(session_filter, asked, count, **how)
-        return [[scored(text) for text in of_each] for of_each in found]
-
-    return (yield from merged(read, len(lists), wanted, reverse=latest_first))
+    return (yield from merged(read, partitions, wanted, reverse=latest_first))
 
 
-def texts(
-    session_filter: SessionFilter,
-    lists: Sequence[tuple[Partition, list[str]]],
-    count: int,
-    *,
-    with_scores: bool,
-    latest_first: bool = True,
-    keeps_due: bool = False,
-) -> Steps[list[list[bytes]]]:
-    """Read the first ``count`` entries of each list, as one text. See ``newest`` in ``lua/online.lua``."""
-    script, calls = scripts.NEWEST, list[ScriptCall[list[bytes]]]()
-    for offset in range(0, count, LISTED_AT_ONCE):
-        args = script.arguments(
-            active=milliseconds(session_filter.active_seconds),
-            offset=offset,
-            count=min(LISTED_AT_ONCE, count - offset),
-            latest_first=latest_first,
-            with_scores=with_scores,
-            # If a later call ended due sessions, it would find other ranks.
-            keeps_due=keeps_due or offset > 0,
-        )
-        for partition, names in lists:
-            calls.append(
-                ScriptCall(partition, script, script.keys(partition, lists=names), args, lambda reply, _: reply)
+SAME_TIME_USUALLY = 20
+"""Usually no more sessions have the same time. If more have, a page is read again, further."""
+
+
+def _read_after(
+    session_filter: SessionFilter, position: Position | None, limit: int, *, by_seen: bool, latest_first: bool
+) -> Steps[tuple[list[ListRow], Position | None]]:
+    lists = lists_of(session_filter, by_seen=by_seen)
+    if not lists:
+        return [], None
+    has_list = session_filter.has_list(by_seen=by_seen)
+    # One more tells whether others come. Sessions that have the time of the position are read once more.
+    wanted, ends_due = limit + 1 + (0 if position is None else SAME_TIME_USUALLY), True
+    if position is not None and not has_list:
+        wanted = CONSIDERED_MAX * len(lists)
+    # Another program may have written scores beyond it.
+    edge = ms_in(math.inf if latest_first else -math.inf)
+    while True:
+        if has_list:
+            begin = None if position is None or position.score == edge else position.score + latest_first
+            found = yield from Lists(session_filter, lists).read_first(
+                wanted, begin=begin, latest_first=latest_first, ends_due=ends_due
             )
-    found = yield from together(calls)
-    separator = b" " if with_scores else b""
-    return [
-        [separator.join(parts) for parts in zip(*found[number :: len(lists)], strict=True)]
-        for number in range(len(lists))
-    ]
-
-
-def scored(text: bytes) -> list[Scored]:
-    """Return the entries in a text of sids and scores, with blanks between."""
-    return [(float(score), sid) for sid, score in _SCORED.findall(text)]
+        else:
+            found = yield from _read_users_lists(session_filter, wanted, by_seen=by_seen, latest_first=latest_first)
+        entries = sorted(((float(ms_in(score)), member) for score, member in found), reverse=latest_first)
+        if position is not None:
+            at = float(position.score), position.sid.encode()
+            entries = [entry for entry in entries if (entry < at if latest_first else entry > at)]
+        if len(entries) > limit or len(found) < wanted:
+            break
+        wanted, ends_due = wanted * 4, False
+    # Another program may have written other members.
+    positions = [Position(int(score), sid) for score, member in entries for sid in sids_of([(member,)])]
+    log_foreign(len(entries) - len(positions))
+    rows = yield from read_rows([each.sid for each in positions[:limit]], due_too=True)
+    return rows, positions[limit - 1] if len(positions) > limit else None
 
 
 def sids_of(entries: Iterable[tuple[Any, ...]]) -> list[str]:
     """Return the sids of ``entries``, each of which ends in its member. Another program may have written others."""
     members = (member.decode(errors="replace") for *_, member in entries)
     return [member for member in members if is_sid(member)]
+
+
+def sids_of_page(entries: Sequence[Scored]) -> list[str]:
+    """Return the sids of ``entries``, and log how many other members there are."""
+    sids = sids_of(entries)
+    log_foreign(len(entries) - len(sids))
+    return sids
 
 
 def log_foreign(count: int) -> None:
@@ -552,9 +525,9 @@ def rounded_size(size: int) -> int:
     return -(-size // SIZE_STEP) * SIZE_STEP
 
 
-def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) -> list[Session]:
-    """Return the sessions of ``rows``; of the lists of certain users, ``owners``, only those that are theirs."""
-    found = []
+def sessions_of(rows: Iterable[ListRow], user_ids: Collection[str] | None = None) -> list[Session]:
+    """Return the sessions of ``rows``. With ``user_ids``, return only the sessions of these users."""
+    found, owners = [], None if user_ids is None else frozenset(user_ids)
     for sid, created_at, last_seen_at, expires_at, newest_item, packed in rows:
         try:
             record = unpack(sid, packed)
@@ -571,3 +544,106 @@ def sessions_of(rows: Iterable[ListRow], owners: Collection[str] | None = None) 
         times = (created_at, last_seen_at, expires_at)
         found.append(Session(sid, user_id, *times, address, user_agent, size, newest_item))
     return found
+
+
+def read_sessions(
+    session_filter: SessionFilter, offset: int, limit: int, *, by_seen: bool, latest_first: bool
+) -> Steps[list[Session]]:
+    """Read up to ``limit`` sessions of a list, after skipping ``offset``, as :func:`read_page` does."""
+    if limit < 1:
+        return []
+    rows = yield from read_page(session_filter, offset, offset + limit - 1, by_seen=by_seen, latest_first=latest_first)
+    return sessions_of(rows, session_filter.user_ids)
+
+
+def check_page(session_filter: SessionFilter, offset: int, order: Order | None) -> None:
+    """Raise ValueError for a page that :func:`django_redsess.online.sessions` refuses."""
+    if offset < 0:
+        raise ValueError(f"offset must be 0 or more, not {offset}.")
+    if order not in (None, *get_args(Order)):
+        raise ValueError(f"order must be one of {', '.join(get_args(Order))}; not {order!r}.")
+    if session_filter.only_by_seen and order in ("created_at", "-created_at"):
+        raise ValueError("Guests, and those seen in the last seconds, can be listed by last_seen_at only.")
+    if offset >= ROWS_MAX and rows_end(session_filter):
+        raise ValueError(f"offset must be below {ROWS_MAX} with several partitions, not {offset}.")
+
+
+PAGE_SIZE = 1000
+"""How many sessions :func:`iterate_pages` reads at once."""
+
+
+def iterate_pages(
+    session_filter: SessionFilter, order: Order | None, *, offset: int = 0, limit: int | None = None
+) -> Iterator[list[Session]]:
+    """
+    Yield all sessions of a list in pages, or up to ``limit``. ``session_filter`` names no client.
+
+    Only the first page goes by ``offset``. The others go by the position of the last session: whatever ends meanwhile,
+    no other session is left out. Raises ValueError as :func:`django_redsess.online.sessions` does.
+    """
+    check_page(session_filter, offset, order)
+    by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
+    latest_first, left = order is None or order.startswith("-"), math.inf if limit is None else limit
+    at_once = int(min(PAGE_SIZE, left))
+    page = drive(read_sessions(session_filter, offset, at_once, by_seen=by_seen, latest_first=latest_first))
+    yield page
+    if not page and offset:
+        return
+    position = position_of(page[-1], by_seen=by_seen) if page else None
+    while (left := left - len(page)) > 0:
+        at_once = int(min(PAGE_SIZE, left))
+        page, position = page_after(session_filter, position, at_once, by_seen=by_seen, latest_first=latest_first)
+        # All sessions of a page may be over by now.
+        yield page
+        if position is None:
+            return
+
+
+def page_after(
+    session_filter: SessionFilter, position: Position | None, limit: int, *, by_seen: bool, latest_first: bool
+) -> tuple[list[Session], Position | None]:
+    """
+    Read up to ``limit`` sessions that come after ``position``, or the first ones. Return also the last one's position.
+
+    It is None if no others come. Whatever comes and goes elsewhere in the list, the sessions after a position are the
+    same. First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest
+    5 000 sign-ins of each partition can be reached. ``session_filter`` names no client.
+    """
+    rows, last = drive(_read_after(session_filter, position, limit, by_seen=by_seen, latest_first=latest_first))
+    return sessions_of(rows, session_filter.user_ids), last
+
+
+def position_of(session: Session, *, by_seen: bool) -> Position:
+    """Return the position of ``session`` in a list: by last seen, or by sign-in."""
+    at = session.created_at if session.created_at and not by_seen else session.last_seen_at
+    return Position((at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1), session.sid)
+
+
+def count_with_time(session_filter: SessionFilter) -> tuple[int, int]:
+    """Count the sessions of all partitions. Return also the server's time in milliseconds, as of the count."""
+    counts = drive(together(count_calls(session_filter)))
+    return sum(sessions for sessions, _ in counts), max((at for _, at in counts), default=0)
+
+
+def sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> list[list[str]]:
+    """
+    Return for each user id and login time in milliseconds the sids of that user's sessions with it. Due ones count.
+
+    While sessions move from another store of this engine, they may be there.
+    """
+    return drive(_sids_of_sign_ins(sign_ins))
+
+
+def are_live(sign_ins: Sequence[tuple[str, int]]) -> list[bool]:
+    """Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count."""
+    return [bool(sids) for sids in sids_of_sign_ins(sign_ins)]
+
+
+def moving_from() -> str:
+    """
+    Return the name of the store from which sessions move here, ``""`` if none do.
+
+    Sessions that have not moved are not listed or counted, but end with all others of their user, and when all end.
+    """
+    other = other_store()
+    return "" if other is None else other.display_name

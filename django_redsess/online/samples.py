@@ -16,7 +16,7 @@ from django_redsess.online.listing import seconds_of_active
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.partitions import on_each, together
-from django_redsess.transport.steps import ScriptCall, Steps, time_of
+from django_redsess.transport.steps import ScriptCall, Steps, drive, time_of
 
 REASONS = tuple(Reason)
 
@@ -144,7 +144,9 @@ def read_history(hours: float) -> Steps[list[Sample]]:
     return _added_up([each.text for each in found], _active_by_minute(found))
 
 
-def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tuple[Sequence[Sample | Present], Present]]:
+def samples_until_now(
+    *, hours: float = 24, day: tuple[datetime, datetime] | None = None
+) -> tuple[Sequence[Sample | Present], Present]:
     """
     Return the samples of the last ``hours``, and how many are here now.
 
@@ -152,7 +154,7 @@ def until_now(hours: float, day: tuple[datetime, datetime] | None) -> Steps[tupl
     are whole. The others have what a chart draws: a day has 1440 samples of each partition.
     """
     first, last = (-hours * 3600, None) if day is None else (day[0].timestamp(), day[1].timestamp())
-    found = yield from read_samples(first, last)
+    found = drive(read_samples(first, last))
     texts, active = [each.text for each in found], _active_by_minute(found)
     times, *counts = zip(*(each.now for each in found), strict=True)
     now = Present(max(times), *map(sum, counts))

@@ -9,21 +9,31 @@ encrypted record tells it only when it is read whole and decrypted.
 from __future__ import annotations
 
 import logging
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 
 from django_redsess.clock import monotonic
-from django_redsess.online import listing
 from django_redsess.online.browsers import is_browser, is_system
-from django_redsess.online.listing import Session, SessionFilter
+from django_redsess.online.listing import (
+    Session,
+    SessionFilter,
+    count_sessions,
+    lists_of,
+    milliseconds,
+    page_calls,
+    read_rows,
+    sessions_of,
+    sids_of,
+)
 from django_redsess.session.client import require_network, unpack_client
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import scripts
-from django_redsess.transport.keys import is_sid
-from django_redsess.transport.partitions import batches, together
+from django_redsess.transport.keys import Partition, is_sid
+from django_redsess.transport.partitions import EntryLists, Scored, batches, merged, together
 from django_redsess.transport.steps import ScriptCall, Steps, drive
 
 PACKED_CLIENT_MAX = 400
@@ -86,6 +96,9 @@ class ClientMatcher:
 SCAN_LIMIT, LOOKED_AT_ONCE = 10_000, 5_000
 """A search looks through so many sessions, and so many at once: the newest, by sign-in or by last seen."""
 
+LISTED_AT_ONCE = 2_500
+"""How many entries of a list one call reads, in a millisecond or two."""
+
 READ_AT_ONCE = 1_000
 """How many records one call reads. Less than a millisecond, or two if they are not in the processor's cache."""
 
@@ -94,6 +107,9 @@ HEAD_BYTES = 704
 
 LOOKED_SECONDS, TIMED_AT_ONCE = 1, 100
 """A search stops after this time, however many it has looked through. It looks at the time after so many records."""
+
+_ENTRY = re.compile(rb"([0-9a-z]{2}[0-9A-Za-z._]{18}) (\S+)")
+"""A sid and its score, in a text of many."""
 
 logger = logging.getLogger("django.security.SuspiciousSession")
 
@@ -106,88 +122,128 @@ class LookedThrough:
     is_all: bool
 
 
-class Matching:
+class SearchResult:
     """The sessions that a search has found: ``sids``, the latest first."""
 
-    def __init__(self, wanted: ClientMatcher, sids: Sequence[str], looked_through: LookedThrough) -> None:
-        self.wanted, self.sids, self.looked_through = wanted, sids, looked_through
+    def __init__(self, matcher: ClientMatcher, sids: Sequence[str], looked_through: LookedThrough) -> None:
+        self.matcher, self.sids, self.looked_through = matcher, sids, looked_through
         self.count = len(sids)
 
-    def page(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
-        """Read up to ``limit`` of the sessions, after leaving out ``offset``. Those that are gone are left out."""
-        return (yield from self._read(self._in_order(latest_first=latest_first)[offset : offset + limit]))
+    def read_sessions(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
+        """Read up to ``limit`` of the sessions, after leaving out ``offset``. Sessions that are gone are left out."""
+        return (yield from self._read_found(self._ordered(latest_first=latest_first)[offset : offset + limit]))
 
-    def pages(
+    def iterate_pages(
         self, offset: int, limit: int, *, latest_first: bool, at_once: int = READ_AT_ONCE
     ) -> Iterator[list[Session]]:
-        """Yield what :meth:`page` reads, up to ``at_once`` sessions a time."""
-        sids = self._in_order(latest_first=latest_first)[offset : offset + limit]
+        """Yield what :meth:`read_sessions` reads, up to ``at_once`` sessions a time."""
+        sids = self._ordered(latest_first=latest_first)[offset : offset + limit]
         for start in range(0, len(sids), at_once):
-            yield drive(self._read(sids[start : start + at_once]))
+            yield drive(self._read_found(sids[start : start + at_once]))
 
-    def _in_order(self, *, latest_first: bool) -> Sequence[str]:
+    def _ordered(self, *, latest_first: bool) -> Sequence[str]:
         return self.sids if latest_first else self.sids[::-1]
 
-    def _read(self, sids: Sequence[str]) -> Steps[list[Session]]:
-        found = listing.sessions_of((yield from listing.find(sids, due_too=True)))
+    def _read_found(self, sids: Sequence[str]) -> Steps[list[Session]]:
+        found = sessions_of((yield from read_rows(sids, due_too=True)))
         # A session may have got another address or browser since the search.
-        return [session for session in found if self.wanted.matches(session.address, session.user_agent)]
+        return [session for session in found if self.matcher.matches(session.address, session.user_agent)]
 
 
-def matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[Matching]:
+def search(session_filter: SessionFilter, *, by_seen: bool = False) -> SearchResult:
+    """Find the sessions that match: see :func:`find_matching`."""
+    return drive(find_matching(session_filter, by_seen=by_seen))
+
+
+def find_matching(session_filter: SessionFilter, *, by_seen: bool = False) -> Steps[SearchResult]:
     """
     Find the sessions that match, among the newest 10 000 by sign-in or by last seen.
 
     First ends up to 200 due sessions of each partition. Raises ValueError if the filter's network is none.
     """
-    wanted, base = ClientMatcher(session_filter), session_filter.of_any_client
-    by_seen = by_seen or base.only_by_seen
-    sids, is_all = yield from _newest(base, by_seen=by_seen)
-    matches, looked = yield from _look_through(sids, wanted, base)
-    return Matching(wanted, matches, LookedThrough(looked, is_all=is_all and looked == len(sids)))
+    matcher, base = ClientMatcher(session_filter), session_filter.of_any_client
+    newest = _newest_sids if base.user_ids is None else _newest_sids_of_users
+    sids, is_all = yield from newest(base, by_seen=by_seen or base.only_by_seen)
+    matches, looked = yield from _look_through(sids, matcher, base.user_ids)
+    return SearchResult(matcher, matches, LookedThrough(looked, is_all=is_all and looked == len(sids)))
 
 
-def _newest(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:
+def _newest_sids(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:
     """Read the newest sids of a list. Return also whether these were all."""
-    if base.user_ids is not None:
-        return (yield from _newest_of_users(base, by_seen=by_seen))
-    lists = listing.lists_of(base, by_seen=by_seen)
+    lists = lists_of(base, by_seen=by_seen)
     if len(lists) == 1 and len(lists[0][1]) == 1:
-        [[text]] = yield from listing.texts(base, lists, SCAN_LIMIT + 1, with_scores=False)
+        [[text]] = yield from _newest_texts(base, lists, SCAN_LIMIT + 1, with_scores=False, ends_due=True)
         joined = text.decode(errors="replace")
         sids = [joined[at : at + 20] for at in range(0, len(joined), 20)]
         return [sid for sid in sids[:SCAN_LIMIT] if is_sid(sid)], len(sids) <= SCAN_LIMIT
-    found = yield from listing.read_as_text(base, lists, SCAN_LIMIT + 1)
-    return [member.decode() for _, member in found[:SCAN_LIMIT]], len(found) <= SCAN_LIMIT
+
+    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
+        asked = [lists[number] for number in numbers]
+        # A second reading of some partitions must find the lists as the first has left them.
+        is_first = len(asked) == len(lists)
+        found = yield from _newest_texts(base, asked, count, with_scores=True, ends_due=is_first)
+        return [[_entries_in(text) for text in texts] for texts in found]
+
+    entries = yield from merged(read, len(lists), SCAN_LIMIT + 1, reverse=True)
+    return [sid.decode() for _, sid in entries[:SCAN_LIMIT]], len(entries) <= SCAN_LIMIT
 
 
-def _newest_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:
-    total, _ = yield from listing.count_at(base)
-    calls = listing.read_entries(base, 0, SCAN_LIMIT - 1, by_seen=by_seen, latest_first=True, keeps_due=True)
-    parts = yield from together(calls)
-    entries = sorted((entry for found, _, _ in parts for entry in found), reverse=True)[:SCAN_LIMIT]
-    return listing.sids_of(entries), total <= len(entries)
+def _newest_texts(
+    base: SessionFilter,
+    lists: Sequence[tuple[Partition, list[str]]],
+    count: int,
+    *,
+    with_scores: bool,
+    ends_due: bool,
+) -> Steps[list[list[bytes]]]:
+    """
+    Read the newest ``count`` entries of each partition's ``lists``. Return one text a list.
+
+    A text has the sids, or sids and scores. A client takes long to read thousands of entries: see ``newest`` in
+    ``lua/online.lua``.
+    """
+    script, offsets = scripts.NEWEST, range(0, count, LISTED_AT_ONCE)
+
+    def call(partition: Partition, names: list[str], offset: int) -> ScriptCall[list[bytes]]:
+        args = script.arguments(
+            active=milliseconds(base.active_seconds),
+            offset=offset,
+            count=min(LISTED_AT_ONCE, count - offset),
+            with_scores=with_scores,
+            # If a later call ended due sessions, it would find other ranks.
+            keeps_due=not ends_due or offset > 0,
+        )
+        return ScriptCall(partition, script, script.keys(partition, lists=names), args, lambda texts, _: texts)
+
+    replies = yield from together([call(*of_partition, offset) for of_partition in lists for offset in offsets])
+    separator, of_each = b" " if with_scores else b"", len(offsets)
+    # A partition has a reply for each offset, which has a part of the text of each list.
+    by_partition = [replies[start : start + of_each] for start in range(0, len(replies), of_each)]
+    return [[separator.join(parts) for parts in zip(*texts, strict=True)] for texts in by_partition]
 
 
-def _look_through(sids: Sequence[str], wanted: ClientMatcher, base: SessionFilter) -> Steps[tuple[list[str], int]]:
-    """Return those of ``sids`` that match, and how many were looked through: fewer if it takes too long."""
+def _entries_in(text: bytes) -> list[Scored]:
+    return [(float(score), sid) for sid, score in _ENTRY.findall(text)]
+
+
+def _newest_sids_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:
+    total = yield from count_sessions(base)
+    pages = yield from together(page_calls(base, 0, SCAN_LIMIT - 1, by_seen=by_seen, latest_first=True, keeps_due=True))
+    entries = sorted((entry for page in pages for entry in page.entries), reverse=True)[:SCAN_LIMIT]
+    return sids_of(entries), total <= len(entries)
+
+
+def _look_through(
+    sids: Sequence[str], matcher: ClientMatcher, user_ids: Collection[str] | None
+) -> Steps[tuple[list[str], int]]:
+    """Return the sids that match, and how many were looked through: fewer than all if it takes too long."""
     matches, looked, unusable, until = list[str](), 0, 0, monotonic() + LOOKED_SECONDS
     for start in range(0, len(sids), LOOKED_AT_ONCE):
-        asked = sids[start : start + LOOKED_AT_ONCE]
-        heads = yield from _read(asked, until, cut_to=HEAD_BYTES)
-        likely, seen = _likely(heads, wanted, until, cut_to=HEAD_BYTES)
-        cut = [sid for sid, head in likely.items() if len(head) == HEAD_BYTES]
-        if cut:
-            # Some may have changed by now, and some are not read if there is no time.
-            whole, seen_whole = _likely((yield from _read(cut, until, cut_to=None)), wanted, until, cut_to=None)
-            likely = {
-                sid: whole.get(sid, head) for sid, head in likely.items() if sid in whole or len(head) < HEAD_BYTES
-            }
-            looked -= len(cut) - seen_whole
-        looked += seen
-        for sid, record in likely.items():
+        records, looked_at = yield from _read_likely(sids[start : start + LOOKED_AT_ONCE], matcher, until)
+        looked += looked_at
+        for sid, record in records.items():
             try:
-                if _is_genuine(sid, record, base.user_ids):
+                if _is_genuine(sid, record, user_ids):
                     matches.append(sid)
             except (RecordError, KeyMissing):
                 unusable += 1
@@ -198,8 +254,25 @@ def _look_through(sids: Sequence[str], wanted: ClientMatcher, base: SessionFilte
     return matches, looked
 
 
+def _read_likely(sids: Sequence[str], matcher: ClientMatcher, until: float) -> Steps[tuple[dict[str, bytes], int]]:
+    """
+    Return the records that match by what they say, whole but not checked; and how many were looked at.
+
+    Of each record, the first bytes are read. Only if these may match, and the record is longer, is the whole read.
+    """
+    heads = yield from _read_records(sids, until, cut_to=HEAD_BYTES)
+    likely, looked = _likely(heads, matcher, until, cut_to=HEAD_BYTES)
+    cut = [sid for sid, head in likely.items() if len(head) == HEAD_BYTES]
+    if not cut:
+        return likely, looked
+    # Some have changed by now, and some are not read if there is no time.
+    whole, looked_at = _likely((yield from _read_records(cut, until, cut_to=None)), matcher, until, cut_to=None)
+    records = {sid: whole.get(sid) if len(head) == HEAD_BYTES else head for sid, head in likely.items()}
+    return {sid: record for sid, record in records.items() if record is not None}, looked - len(cut) + looked_at
+
+
 def _likely(
-    records: Mapping[str, bytes], wanted: ClientMatcher, until: float, *, cut_to: int | None
+    records: Mapping[str, bytes], matcher: ClientMatcher, until: float, *, cut_to: int | None
 ) -> tuple[dict[str, bytes], int]:
     """
     Return those of ``records`` that match by what they say, and how many were looked at: at least the first few.
@@ -219,7 +292,7 @@ def _likely(
             # It is counted when it is checked.
             found[sid] = record
             continue
-        if wanted.matches_packed(client):
+        if matcher.matches_packed(client):
             found[sid] = record
     return found, len(records)
 
@@ -232,7 +305,7 @@ def _is_genuine(sid: str, record: bytes, user_ids: Collection[str] | None) -> bo
     return unpack(sid, record).user_id in user_ids
 
 
-def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dict[str, bytes]]:
+def _read_records(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dict[str, bytes]]:
     """
     Read the records of ``sids``, or their first bytes: at least some of them, then as many as there is time for.
 
@@ -244,7 +317,7 @@ def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dic
         calls = []
         for partition, batch in left:
             args = script.arguments(cut_to=cut_to, sids="".join(batch))
-            calls.append(ScriptCall(partition, script, script.keys(partition), args, _records))
+            calls.append(ScriptCall(partition, script, script.keys(partition), args, _records_in))
         answers = yield from together(calls)
         asked, left = left, []
         for (partition, batch), records in zip(asked, answers, strict=True):
@@ -254,7 +327,7 @@ def _read(sids: Sequence[str], until: float, *, cut_to: int | None) -> Steps[dic
     return {sid: found[sid] for sid in sids if sid in found}
 
 
-def _records(reply: list[bytes]) -> list[bytes]:
+def _records_in(reply: list[bytes]) -> list[bytes]:
     lengths, text = reply
     records, end = [], 0
     for length in map(int, lengths.split()):

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check, wake_up
+from django_redsess.online.samples import samples_until_now
 from testproject.clusters import Cluster
 from tests.helpers.clusters import PARTITIONS
 from tests.helpers.store import keyspace, make_due, server_of, stored
@@ -88,7 +89,7 @@ def test_an_earlier_deadline_ends_the_sleep(clustered, sessions, until) -> None:
 
 def test_the_picture_has_a_sample_of_every_node(clustered, sessions) -> None:
     assert 0 <= cleaning.sample() <= 60
-    noted, now = online.until_now(hours=1)
+    noted, now = samples_until_now(hours=1)
     assert now.signed_in == 60
     # None where a minute has begun between two nodes.
     assert {sample.signed_in for sample in noted} <= {60}

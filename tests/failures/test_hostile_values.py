@@ -19,7 +19,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.checks.moving import seconds_since_first_move
 from django_redsess.contrib.prometheus import metrics_page
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import SessionFilter, iterate_pages
 from tests.helpers.accounts import PASSWORD, sign_in
 from tests.helpers.admin_pages import LIST, page_of
 from tests.helpers.api import API
@@ -147,7 +147,7 @@ READERS: dict[str, Read] = {
     "sessions(offset)": lambda world: online.sessions(offset=1, limit=1),
     "sessions(users)": lambda world: online.sessions(user_ids=[str(world.alice.pk), str(world.mallory.pk)]),
     "sessions(network)": lambda world: online.sessions(network="127.0.0.0/8", guests=True),
-    "pages": lambda world: [list(online.pages(SessionFilter(), order)) for order in ORDERS],
+    "pages": lambda world: [list(iterate_pages(SessionFilter(), order)) for order in ORDERS],
     "of_user": lambda world: online.of_user(world.alice),
     "find": lambda world: [online.find([world.sid, world.guest]), online.details(world.sid)],
     "count": lambda world: [online.count(), online.count(guests=True), online.count(active_seconds=300)],

@@ -12,7 +12,7 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import SessionFilter, count_with_time
 from django_redsess.session.lock import SessionLock
 from django_redsess.session.record import django_times
 from django_redsess.transport.pools import TIME_FRESH_SECONDS
@@ -102,7 +102,7 @@ def test_lists_stay_in_the_order_in_which_they_came_and_all_can_be_ended(stepped
     listed = [session.user_id for session in online.sessions()]
     assert set(listed[:2]) == {"3", "4"}
     assert listed[2:] == ["2", "1"]
-    number, at = online.count_at(SessionFilter())
+    number, at = count_with_time(SessionFilter())
     # As of when they were counted, as the admin does it.
     work = BulkEnding(SessionFilter(), latest=at)
     while not work.done:

@@ -21,7 +21,7 @@ from django_redsess.contrib.moving import Row, marks
 from django_redsess.contrib.moving.copying import copy_session
 from django_redsess.contrib.moving.growing import transfer
 from django_redsess.contrib.moving.other_store import ForeignStore, find_beginning
-from django_redsess.online import listing
+from django_redsess.online import blocking, ending, listing
 from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction, tries
 from django_redsess.session.lock import SessionLock
@@ -301,7 +301,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: _is_noted(world.user),
     ),
     "end_of_a_user": (
-        lambda world: drive(online.end_all_of_users(["7"], Reason.KICKED, keep=world.user.sid, message="")),
+        lambda world: drive(ending.end_all_of_users(["7"], Reason.KICKED, keep=world.user.sid, message="")),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
     ),
     "end_all": (
@@ -313,7 +313,9 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
     ),
     "restore a block": (
-        lambda world: online.restore_block(online.Block("7", timezone.now() + timedelta(hours=1), "Call us.")),
+        lambda world: drive(
+            blocking.restore_and_end(online.Block("7", timezone.now() + timedelta(hours=1), "Call us."))
+        ),
         lambda world: online.block_of(User(pk=7)) is not None and _are_gone(world.user, world.quiet_user),
     ),
     "unblock": (lambda world: online.unblock(User(pk=6)), lambda world: online.blocked() == []),
@@ -391,8 +393,8 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
     sid = world.user.sid or ""
     everybody, of_user = SessionFilter(guests=True), SessionFilter(user_ids=["7"])
     return {
-        "count": lambda: [call.run()[0] for call in listing.count_each(everybody)],
-        "count users": lambda: [call.run()[0] for call in listing.count_each(of_user)],
+        "count": lambda: [call.run()[0] for call in listing.count_calls(everybody)],
+        "count users": lambda: [call.run()[0] for call in listing.count_calls(of_user)],
         "list": lambda: [each.sid for each in online.sessions(guests=True)],
         "list by sign-in": lambda: [each.sid for each in online.sessions()],
         "list of users": lambda: [each.sid for each in online.sessions(user_ids=["7"])],

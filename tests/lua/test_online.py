@@ -63,7 +63,7 @@ def test_find_stops_where_records_have_too_many_bytes(store) -> None:
     assert (count, len(rows)) == (2, 2)
 
 
-NEWEST = {"active": "", "latest_first": True, "with_scores": False, "keeps_due": False}
+NEWEST = {"active": "", "with_scores": False, "keeps_due": False}
 
 
 @pytest.mark.usefixtures("left_alone")
@@ -75,9 +75,8 @@ def test_newest_reads_the_newest_of_each_list(visitors) -> None:
     assert ended == {"expired": 1}
     names = [["c", "b"], ["c", "a", "b"], ["guest"]]
     assert [text.decode() for text in texts] == ["".join(map(visitors.sid, each)) for each in names]
-    how = {**NEWEST, "latest_first": False, "offset": 1, "count": 1}
-    texts, _ = visitors.run_ending(scripts.NEWEST, lists=lists, **how)
-    assert [text.decode() for text in texts] == [visitors.sid("b"), visitors.sid("a"), ""]
+    texts, _ = visitors.run_ending(scripts.NEWEST, lists=lists, **NEWEST, offset=1, count=1)
+    assert [text.decode() for text in texts] == [visitors.sid("c"), visitors.sid("a"), ""]
 
 
 def test_read_records_stops_after_a_megabyte(store) -> None:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import strategies as st
 
 from django_redsess import online
-from django_redsess.online import listing
 from tests.helpers.store import have_partitions
 from tests.online.test_queries import MINUTE, ORDERS, Known, expected, now_of, put, sid_for
 
@@ -33,7 +32,6 @@ def test_a_page_over_many_partitions_is_what_it_should_be(redis, monkeypatch, th
         for n, (user, ago) in enumerate(there)
     ]
     put(redis, known)
-    monkeypatch.setattr(listing, "PLAIN_MAX", data.draw(st.sampled_from([0, 10_000])))
     guests, active = data.draw(st.booleans()), data.draw(st.sampled_from([None, 120]))
     by_seen = guests or active is not None
     order: online.Order = data.draw(st.sampled_from(["last_seen_at", "-last_seen_at"] if by_seen else ORDERS))

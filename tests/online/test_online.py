@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online import listing
+from django_redsess.online.listing import SessionFilter, iterate_pages
 from django_redsess.signals import EndedSession, Reason
 from tests.helpers.online import notice_of, sign_in
 from tests.helpers.store import Client, Visit, dump, have_agreed, keyspace, make_due, make_older, stored, text_of
@@ -65,11 +66,11 @@ def test_pages_follow_on_each_other_and_beyond_the_last_there_is_nothing(new_ses
 
 @pytest.mark.parametrize("order", ["created_at", "-created_at", "-last_seen_at"])
 def test_what_ends_between_two_pages_leaves_out_no_other_session(partitions, new_session, monkeypatch, order) -> None:
-    monkeypatch.setattr(online, "PAGE", 3)
+    monkeypatch.setattr(listing, "PAGE_SIZE", 3)
     for number in range(12):
         new_session(str(number))
     expected = [each.sid for each in online.sessions(order=order)]
-    pages = online.pages(SessionFilter(), order, offset=1, limit=10)
+    pages = iterate_pages(SessionFilter(), order, offset=1, limit=10)
     found = [each.sid for each in next(pages)]
     online.end(*expected[:4])
     found += [each.sid for page in pages for each in page]

@@ -22,7 +22,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.online import listing
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import SessionFilter, count_with_time
 from tests.helpers.store import (
     Record,
     bucket_of_user,
@@ -432,7 +432,7 @@ def test_nothing_to_end_is_done_after_a_step() -> None:
 def test_a_sign_in_during_the_work_stays_where_a_time_is_given(redis, new_session, chosen: SessionFilter) -> None:
     fill(redis, 300, viewed=0, users=8)
     before = sids_there(redis)
-    _, latest = online.count_at(chosen)
+    _, latest = count_with_time(chosen)
     late = []
 
     def sign_in() -> None:

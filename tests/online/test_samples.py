@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online import samples
+from django_redsess.online.samples import samples_until_now
 from django_redsess.signals import Reason
 from tests.helpers.store import keyspace, make_due, make_seen, note, now_of, operations, sid_of, stored, written
 
@@ -183,7 +184,7 @@ def test_active_is_who_was_seen_in_the_last_five_minutes(redis, new_session, set
             make_seen(redis, session.sid, now - seconds * 1000)
     sample = sampled()
     assert (sample.signed_in, sample.guests, sample.active, sample.active_guests) == (5, 4, 3, 3)
-    _, present = online.until_now()
+    _, present = samples_until_now()
     assert present[1:] == (5, 4, 3, 3)
     assert online.count(active=True) == online.count(active=True, guests="only") == 3
 
@@ -199,7 +200,7 @@ def test_who_was_active_is_unknown_before_a_cleaner_counted_it(redis, partitions
     redis.zremrangebyscore(lacking, *[(now - timedelta(minutes=1)).timestamp() * 1000] * 2)
     known = [(None, None), (None, None), (2 * partitions, 5 * partitions), (None, None)]
     assert [(sample.active, sample.active_guests) for sample in online.history()] == known
-    drawn, _ = online.until_now()
+    drawn, _ = samples_until_now()
     assert [(sample.active, sample.active_guests) for sample in drawn] == known
 
 
@@ -208,7 +209,7 @@ def test_a_foreign_entry_is_no_number_of_active_sessions(redis, strange: bytes) 
     cleaning.sample()
     redis.zadd(keyspace().partitions[0].samples_active, {strange: now_of(redis).timestamp() * 1000})
     assert [sample.active for sample in online.history()] == [0]
-    assert online.until_now()[0][0].active == 0
+    assert samples_until_now()[0][0].active == 0
 
 
 def test_samples_older_than_32_days_go(redis) -> None:
@@ -340,7 +341,7 @@ def test_the_picture_has_what_history_has(redis, partitions) -> None:
         note(redis, now - timedelta(minutes=ago), signed_in=ago, guests=2 * ago, created=100 - ago, active=(1, ago))
     for strange in (b"", b"1 2 3 x", b"7"):
         redis.zadd(keyspace().partitions[0].samples, {strange: int(now.timestamp() * 1000)})
-    drawn, _ = online.until_now()
+    drawn, _ = samples_until_now()
     noted = online.history()
     assert [each[:3] for each in drawn] == [each[:3] for each in noted]
     assert {each.active for each in drawn} == {partitions}

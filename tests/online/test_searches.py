@@ -9,7 +9,7 @@ import pytest
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
-from django_redsess.online import listing, searching
+from django_redsess.online import searching
 from django_redsess.online.searching import LookedThrough
 from tests.helpers.store import (
     Client,
@@ -155,7 +155,7 @@ def test_of_two_filters_of_a_kind_the_narrower_holds(arrive) -> None:
 
 def test_a_search_says_how_far_it_looked(monkeypatch, arrive) -> None:
     monkeypatch.setattr(searching, "SCAN_LIMIT", 3)
-    monkeypatch.setattr(listing, "LISTED_AT_ONCE", 2)
+    monkeypatch.setattr(searching, "LISTED_AT_ONCE", 2)
     sids = [arrive("198.51.100.7", CHROME, str(user)) for user in range(1, 6)]
     rows = OnlineSession.online.all().of_browser("chrome")
     assert (rows.count(), rows.looked_through) == (3, LookedThrough(3, is_all=False))

@@ -24,8 +24,9 @@ BOTH_DO = {
 WORK = {
     SESSIONS: {
         *BOTH_DO,
-        *("reverse", "last", "of_users", "with_guests", "only_guests", "active", "newest", "marking"),
-        *("of_network", "of_browser", "of_system", "looked_through", "rows_of", "in_pages", "resolve_expression"),
+        *("reverse", "last", "of_users", "with_guests", "only_guests", "active", "marked_for"),
+        *("of_network", "of_browser", "of_system", "looked_through", "rows_of", "rows_after", "in_pages"),
+        "resolve_expression",
     },
     ITEMS: {*BOTH_DO, "of_entries", "resolving"},
 }

@@ -153,13 +153,13 @@ def test_those_not_seen_lately_are_left_out(redis, sids, new_session) -> None:
 
 
 def test_a_session_is_marked_as_that_of_who_asks(sids) -> None:
-    rows = online.marking(sids[1])
+    rows = online.marked_for(sids[1])
     assert [row.sid for row in rows.filter(user_id__exact="2") if row.is_own] == [sids[1]]
     assert [row.is_own for row in rows.order_by("created_at")] == [False, True, False]
     assert [row.is_own for row in rows[:2]] == [False, True]
     assert rows.get(sid=sids[1]).is_own
     assert not any(row.is_own for row in online.all())
-    assert not any(row.is_own for row in online.marking(None))
+    assert not any(row.is_own for row in online.marked_for(None))
 
 
 def test_gets_one_or_says_why_not(sids) -> None:
@@ -213,7 +213,7 @@ def test_what_was_read_is_not_read_again_and_a_count_that_is_kept_is_asked_for_o
     rows = online.all().counting_once()
     assert rows.count() == 3
     commands()
-    assert (rows.order_by("created_at").count(), rows[1:].count(), rows.marking(sids[0]).count()) == (3, 2, 3)
+    assert (rows.order_by("created_at").count(), rows[1:].count(), rows.marked_for(sids[0]).count()) == (3, 2, 3)
     assert "evalsha" not in commands()
     # One of other sessions is another.
     assert rows.of_users(["1"]).count() == 2

@@ -47,15 +47,16 @@ from django_redsess.contrib.api.schemas import (
 )
 from django_redsess.models import OnlineSession
 from django_redsess.online.blocking import LONGEST
-from django_redsess.online.cursor import Place
 from django_redsess.online.fields import describe_block, describe_sessions
 from django_redsess.online.labels import server_time
+from django_redsess.online.listing import Position, position_of
 from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.client import parse_network
+from django_redsess.session.store import user_id_of
 
-Position = TypeVar("Position")
+PositionT = TypeVar("PositionT")
 
 router = Router(tags=["Everyone's sessions"])
 
@@ -144,11 +145,11 @@ def _session_list(request: Any, asked: UserSessionsQuery, matching: SessionQuery
         return _search_list(request, asked, matching)
     position = asked.read_cursor(2, about)
     page = read_visible_page(
-        matching.after,
-        Place(*position) if position else None,
+        matching.rows_after,
+        Position(*position) if position else None,
         asked.limit,
         may_see=_rule_for_each(request),
-        position_of=lambda row: online.place_of(row.session, by_seen=matching.by_seen),
+        position_of=lambda row: position_of(row.session, by_seen=matching.by_seen),
     )
     next_page = asked.make_cursor(page.last, about)
     return {"sessions": _describe_visible(request, page.rows), "next": next_page, "looked_through": page.looked_through}
@@ -168,12 +169,12 @@ class VisiblePage(NamedTuple):
 
 
 def read_visible_page(
-    read_after: Callable[[Position | None, int], tuple[Sequence[Any], Position | None]],
-    position: Position | None,
+    read_after: Callable[[PositionT | None, int], tuple[Sequence[Any], PositionT | None]],
+    position: PositionT | None,
     limit: int,
     *,
     may_see: Callable[[Any], bool] | None,
-    position_of: Callable[[Any], Position],
+    position_of: Callable[[Any], PositionT],
 ) -> VisiblePage:
     """
     Return up to ``limit`` rows after ``position`` that ``may_see`` lets pass.
@@ -395,7 +396,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
         ended = ending.block_user(request.access, user, body.until, body.message)
     except ValueError:
         raise unprocessable("until", "ahead, by the clock of the server that stores the sessions") from None
-    block = online.Block(id, body.until, body.message, online.user_id_of(request.user))
+    block = online.Block(id, body.until, body.message, user_id_of(request.user))
     return {**describe_block(block), "ended": ended}
 
 

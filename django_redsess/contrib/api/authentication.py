@@ -17,10 +17,9 @@ from ninja.responses import Status
 from ninja.security import APIKeyCookie
 from ninja.utils import check_csrf
 
-from django_redsess import online
 from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.contrib.api.schemas import TEXT_MAX, Query
-from django_redsess.session.store import session_of
+from django_redsess.session.store import session_of, user_id_of
 
 SAFE = ("GET", "HEAD")
 
@@ -107,6 +106,6 @@ def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
 def own_sid(request: HttpRequest) -> str | None:
     """Return the sid of the session that ``request`` came with, None without one, or if it is not of who asks."""
     session = session_of(request)
-    if session is None or session.get(SESSION_KEY) != online.user_id_of(request.user):  # type: ignore[arg-type]
+    if session is None or session.get(SESSION_KEY) != user_id_of(request.user):  # type: ignore[arg-type]
         return None
     return session.stored_sid

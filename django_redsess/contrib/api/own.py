@@ -21,9 +21,9 @@ from django_redsess.contrib.api.schemas import (
     SessionId,
     answers,
 )
-from django_redsess.online.cursor import Place
 from django_redsess.online.fields import OWN_SESSION, describe_sessions
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import Position, SessionFilter, page_after
+from django_redsess.session.store import user_id_of
 
 router = Router(tags=["Your own sessions"])
 router.add_decorator(for_asker)
@@ -35,9 +35,9 @@ NO_SESSION = "You have no session with this id."
 def list_own_sessions(request: Any, asked: Query[ListQuery]) -> Any:
     """List your sessions. The newest sign-ins come first. `next` is null on the last page."""
     position = asked.read_cursor(2, "me")
-    of_user = SessionFilter((online.user_id_of(request.user),))
-    after = Place(*position) if position else None
-    found, last = online.page_after(of_user, after, asked.limit, by_seen=False, latest_first=True)
+    of_user = SessionFilter((user_id_of(request.user),))
+    after = Position(*position) if position else None
+    found, last = page_after(of_user, after, asked.limit, by_seen=False, latest_first=True)
     return {"sessions": _describe_own(request, found), "next": asked.make_cursor(last, "me")}
 
 
@@ -93,7 +93,7 @@ def reauthenticate(request: Any, body: Password) -> None:
 
 
 def _describe_own(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
-    users = {online.user_id_of(request.user): request.user}
+    users = {user_id_of(request.user): request.user}
     return describe_sessions(sessions, users, own_sid(request), OWN_SESSION)
 
 

@@ -22,7 +22,6 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
-from django_redsess import online
 from django_redsess.admin import export, pages
 from django_redsess.admin import filters as shared_filters
 from django_redsess.admin import log_entries as lines
@@ -41,7 +40,7 @@ from django_redsess.contrib.history.stored_sign_ins import (
 )
 from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
-from django_redsess.online.listing import SIDS_MAX
+from django_redsess.online.listing import SIDS_MAX, sids_of_sign_ins
 from django_redsess.past_sign_ins import with_places
 from django_redsess.permissions import rules
 from django_redsess.session.client import Network, parse_network
@@ -408,7 +407,7 @@ def _live_sids(rows: QuerySet[SignIn]) -> list[str]:
     open_rows, sids = rows.filter(ended_at__isnull=True).values_list("user_id", "login_ms"), list[str]()
     for start in range(0, COUNTED_MAX, READ_AT_ONCE):
         batch = open_rows[start : start + READ_AT_ONCE]
-        found = online.sids_of_sign_ins([(str(user_id), login_ms) for user_id, login_ms in batch])
+        found = sids_of_sign_ins([(str(user_id), login_ms) for user_id, login_ms in batch])
         sids += (sid for of_sign_in in found for sid in of_sign_in)
         if len(sids) >= SIDS_MAX or len(found) < READ_AT_ONCE:
             break

@@ -13,7 +13,7 @@ from django_redsess import online
 from django_redsess.contrib.history.database import short_waits, write_rows
 from django_redsess.contrib.history.models import BlockCopy
 from django_redsess.contrib.history.receivers import existing_users
-from django_redsess.online.blocking import LISTED_MAX, list_blocks_with_origin
+from django_redsess.online.blocking import LISTED_MAX, list_blocks_with_origin, restore_and_end
 from django_redsess.online.labels import server_time
 from django_redsess.querysets import user_key
 from django_redsess.signals import user_blocked, user_unblocked
@@ -74,7 +74,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
             continue
         if not go_on():
             return
-        done = online.restore_block(block)
+        done = drive(restore_and_end(block))
         if done == "lifted":
             # The database failed when the block was lifted.
             copies.filter(pk=key, until=to_column(block.until)).delete()

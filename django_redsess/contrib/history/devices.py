@@ -21,10 +21,9 @@ from django.http.response import HttpResponseBase
 
 from django_redsess.conf import conf
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.online import user_id_of
 from django_redsess.responses import is_shared
 from django_redsess.session.client import V6_SCORES
-from django_redsess.session.store import SessionStore, django_request, session_of
+from django_redsess.session.store import SessionStore, django_request, session_of, user_id_of
 
 COOKIE_SUFFIX = "_device"
 """By default, the cookie's name is that of the session's cookie with this at the end."""

@@ -23,7 +23,7 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.receivers import FROM_CLIENT, existing_users, ms_of, row_of_beginning, upsert
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.labels import server_time
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import SessionFilter, are_live, iterate_pages
 from django_redsess.querysets import user_key
 from django_redsess.times import to_column
 
@@ -57,7 +57,7 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
         if not batch:
             return
         after = batch[-1][:2]
-        lives = online.lives([(str(user), login_ms) for login_ms, _, user in batch])
+        lives = are_live([(str(user), login_ms) for login_ms, _, user in batch])
         gone = [pk for (_, pk, _), is_alive in zip(batch, lives, strict=True) if not is_alive]
         if gone:
             # Before the transaction: it holds a lock, and another server may be asked for this.
@@ -73,7 +73,7 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
 def insert_missing(go_on: GoOn = lambda: True) -> Batches:
     """Insert the rows of living sessions that have none, and open those that were closed. See :func:`close_ended`."""
     using = router.db_for_write(SignIn)
-    pages = online.pages(SessionFilter(), "created_at")
+    pages = iterate_pages(SessionFilter(), "created_at")
     while go_on() and (sessions := next(pages, None)) is not None:
         until = _until()
         living = {
@@ -86,7 +86,7 @@ def insert_missing(go_on: GoOn = lambda: True) -> Batches:
         there = {(user, login_ms): (pk, at) for user, login_ms, pk, at in rows.values_list(*_NAMED)}
         wrong = [name for name in old if there.get(name, (0, 0))[1] is not None]
         # Some may have ended since they were listed, and their rows were closed rightly.
-        lives = online.lives([(str(user), login_ms) for user, login_ms in wrong]) if wrong else []
+        lives = are_live([(str(user), login_ms) for user, login_ms in wrong]) if wrong else []
         wrong = [name for name, is_alive in zip(wrong, lives, strict=True) if is_alive]
         changed = 0
         if wrong:

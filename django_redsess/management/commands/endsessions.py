@@ -29,10 +29,11 @@ from django_redsess.management.terminal import (
 from django_redsess.online import EndedList, labels
 from django_redsess.online.ending import confirmed_too_few, least_confirmed
 from django_redsess.online.labels import printable
-from django_redsess.online.listing import USERS_MAX
+from django_redsess.online.listing import USERS_MAX, moving_from
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 from django_redsess.session.operations import AT_ONCE_MAX
+from django_redsess.session.store import user_id_of
 from django_redsess.signals import collect_actions
 from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
@@ -87,7 +88,7 @@ class Command(CommandWithExamples):
                 sentence = f"Would end {self._whose}." if count else "There is nothing to end."
                 self._summarize("would_end", count, sentence)
                 return
-            is_nothing = not (count or online.moving_from())
+            is_nothing = not (count or moving_from())
             if is_nothing and conf.CONFIRM_ENDS is None:
                 self._summarize("ended", 0, "There is nothing to end.")
             elif is_nothing or self._confirmed(count):
@@ -123,7 +124,7 @@ class Command(CommandWithExamples):
         if len(users) > USERS_MAX:
             raise CommandError(f"At most {USERS_MAX:,} users can be named at once, not {len(users):,}.")
         self.over = [name for name in targets if name not in users and name not in sessions]
-        self.users = {online.user_id_of(user): user for user in users.values()}
+        self.users = {user_id_of(user): user for user in users.values()}
         self.kept = [sessions[sid] for sid in keep]
         chosen = [sessions[sid] for sid in targets if sid in sessions and sid not in keep]
         # If the user of a named session is named, too, the session is counted with that user's sessions.
@@ -131,7 +132,7 @@ class Command(CommandWithExamples):
 
     def _tell(self) -> int:
         """Print which sessions would end. Return their number."""
-        if name := online.moving_from():
+        if name := moving_from():
             self._say(f"Sessions move here from {name}. Those that have not moved end, too, and are not counted.")
         if self.options["new_secret_key"] and conf.ENCRYPTION_KEYS is not None:
             self._say("Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them.")

@@ -36,11 +36,20 @@ from django_redsess.online import Session, fields, labels
 from django_redsess.online.browsers import browser_name
 from django_redsess.online.fields import ExportedRow, csv_row, exported_row
 from django_redsess.online.labels import known_server_time, printable
-from django_redsess.online.listing import ROWS_MAX, USERS_MAX, filter_of, rows_end, seconds_of_active
+from django_redsess.online.listing import (
+    ROWS_MAX,
+    USERS_MAX,
+    filter_of,
+    iterate_pages,
+    moving_from,
+    rows_end,
+    seconds_of_active,
+)
 from django_redsess.online.samples import count_evicted
-from django_redsess.online.searching import LookedThrough
+from django_redsess.online.searching import LookedThrough, search
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.client import parse_network
+from django_redsess.session.store import user_id_of
 from django_redsess.transport.keys import is_sid, keyspace
 
 AGES = {
@@ -269,12 +278,12 @@ class Command(CommandWithExamples):
                 rule = f"--offset must be below {ROWS_MAX:,} with several PARTITIONS"
                 raise CommandError(f"{rule}, not {options['offset']:,}. --limit may be higher.")
             count = online.count(**filters)
-            return count, online.pages(session_filter, order, offset=options["offset"], limit=options["limit"])
+            return count, iterate_pages(session_filter, order, offset=options["offset"], limit=options["limit"])
         by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
-        matching = online.matching_of(session_filter, by_seen=by_seen)
+        matching = search(session_filter, by_seen=by_seen)
         self._say_how_far(matching.looked_through, "sessions seen last" if by_seen else "newest sign-ins")
         latest_first = order is None or order.startswith("-")
-        pages = matching.pages(options["offset"], options["limit"], latest_first=latest_first)
+        pages = matching.iterate_pages(options["offset"], options["limit"], latest_first=latest_first)
         return matching.count, pages
 
     def _say_how_far(self, looked: LookedThrough, newest: str) -> None:
@@ -323,7 +332,7 @@ class Command(CommandWithExamples):
         if len(matching) > USERS_MAX:
             text = f"More than {USERS_MAX:,} users match: only sessions of the first {USERS_MAX:,} are listed."
             say(text, self.stderr)
-        return [online.user_id_of(user) for user in matching[:USERS_MAX]]
+        return [user_id_of(user) for user in matching[:USERS_MAX]]
 
     def _print(self, sessions: list[Session], count: int) -> None:
         if sessions:
@@ -333,7 +342,7 @@ class Command(CommandWithExamples):
             for line in lines(sessions, users, width):
                 say(line, self.stdout)
         say(self._sentence(len(sessions), count), self.stdout)
-        if name := online.moving_from():
+        if name := moving_from():
             say(f"Sessions move here from {name}. Those that have not moved are not listed or counted.", self.stdout)
         if self.options["guests"] and (samples := online.history()):
             users_evicted, guests_evicted = count_evicted(samples)

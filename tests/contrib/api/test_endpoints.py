@@ -269,7 +269,7 @@ class Blocks(ModelBackend):
     def authenticate(self, request: Any, username: Any = None, password: Any = None, **kwargs: Any) -> Any:
         user = super().authenticate(request, username, password, **kwargs)
         until = timezone.now() + timedelta(hours=1)
-        blocks.set_block(online.Block(online.user_id_of(user), until, "Call us.", "")).run()
+        blocks.set_block(online.Block(str(user.pk), until, "Call us.", "")).run()
         return user
 
 

@@ -1,6 +1,8 @@
 """Copies of blocks: what the server has forgotten comes back, and what was lifted does not."""
 
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -54,13 +56,13 @@ def test_a_lifted_block_and_one_that_is_over_stay_away(redis, alice) -> None:
 def test_a_block_that_is_lifted_while_it_is_put_back_stays_away(redis, alice, monkeypatch) -> None:
     online.block(alice, until=in_an_hour())
     redis.flushall()
-    restore_block = online.restore_block
+    restore_and_end = blocks.restore_and_end
 
-    def lifted_meanwhile(block: online.Block) -> str:
+    def lifted_meanwhile(block: online.Block) -> Iterator[Any]:
         online.unblock(alice)
-        return restore_block(block)
+        return restore_and_end(block)
 
-    monkeypatch.setattr(online, "restore_block", lifted_meanwhile)
+    monkeypatch.setattr(blocks, "restore_and_end", lifted_meanwhile)
     assert list(blocks.restore_blocks()) == [(0, 0)]
     assert online.block_of(alice) is None
 

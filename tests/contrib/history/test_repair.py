@@ -18,6 +18,7 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management import cleaning_command
 from django_redsess.management.commands import cleansessions
+from django_redsess.online import listing
 from testproject.servers import free_port
 from tests.helpers.outages import caches, lines_of, our_errors
 from tests.helpers.sign_ins import sign_in
@@ -106,14 +107,14 @@ def test_a_session_keeps_its_row_with_another_key_and_gets_another_with_another_
 def test_a_session_that_ends_while_its_row_is_opened_keeps_the_recorded_end(alice, monkeypatch) -> None:
     session = sign_in(str(alice.pk))
     SignIn.objects.update(ended_at=SignIn.objects.get().created_at, ended_is_about=True)
-    lives = online.lives
+    are_live = repair.are_live
 
     def ends_then(sign_ins: list[tuple[str, int]]) -> list[bool]:
-        found = lives(sign_ins)
+        found = are_live(sign_ins)
         online.end(session.sid)
         return found
 
-    monkeypatch.setattr(online, "lives", ends_then)
+    monkeypatch.setattr(repair, "are_live", ends_then)
     assert sum(changed for changed, _ in repair.insert_missing()) == 0
     row = SignIn.objects.get()
     assert (row.ended_at is None, row.ended_is_about, row.reason) == (False, False, "kicked")
@@ -136,7 +137,7 @@ def out_of_reach(settings) -> dict[str, Any]:
 
 def test_an_outage_of_the_server_closes_nothing_and_opens_nothing(alice, monkeypatch, unrecorded, out_of_reach) -> None:
     monkeypatch.setattr(repair, "READ_AT_ONCE", 1)
-    monkeypatch.setattr(online, "PAGE", 1)
+    monkeypatch.setattr(listing, "PAGE_SIZE", 1)
     for _ in range(3):
         sign_in(str(alice.pk))
     unrecorded(sign_in, str(alice.pk))
@@ -179,7 +180,7 @@ def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None
 
 def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) -> None:
     monkeypatch.setattr(repair, "READ_AT_ONCE", 3)
-    monkeypatch.setattr(online, "PAGE", 3)
+    monkeypatch.setattr(listing, "PAGE_SIZE", 3)
     monkeypatch.setattr(repair, "DELETED_AT_ONCE", 3)
     # Users of their own: two sign-ins of one in the same millisecond share a row.
     User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in range(1, 17))
@@ -195,7 +196,7 @@ def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) ->
 
 
 def test_sessions_that_end_meanwhile_leave_out_no_other_one(new_session, monkeypatch, unrecorded) -> None:
-    monkeypatch.setattr(online, "PAGE", 4)
+    monkeypatch.setattr(listing, "PAGE_SIZE", 4)
     User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in range(1, 17))
     sids = [unrecorded(new_session, str(number)).sid for number in range(1, 17)]
     pages = repair.insert_missing()

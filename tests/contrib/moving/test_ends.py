@@ -25,6 +25,7 @@ from django_redsess.contrib.history import repair
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.sockets import ended_sessions
 from django_redsess.exceptions import SignInRefused
+from django_redsess.online.listing import are_live
 from tests.contrib.moving.conftest import grow, session_of
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.store import Store, using
@@ -276,9 +277,9 @@ def test_a_sign_in_in_the_store_before_stays_open_in_the_history(own, step) -> N
         at = int(there.created_at.timestamp() * 1000)
     SignIn.objects.create(user_id=alice.pk, login_ms=at)
     with using(own):
-        assert online.lives([(str(alice.pk), at)]) == [True]
+        assert are_live([(str(alice.pk), at)]) == [True]
     with step(1):
-        assert online.lives([(str(alice.pk), at), (str(alice.pk), at - 1)]) == [True, False]
+        assert are_live([(str(alice.pk), at), (str(alice.pk), at - 1)]) == [True, False]
         assert [changed for changed, _ in repair.close_ended()] in ([], [0])
 
 

@@ -21,7 +21,7 @@ from django_redsess.contrib.moving.growing.stores import site_stores
 from django_redsess.contrib.moving.growing.transfer import transfer_sessions
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.listing import filter_of
+from django_redsess.online.listing import filter_of, moving_from
 from tests.contrib.moving.conftest import grow, session_of
 from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store_before, user_in
 from tests.contrib.moving.test_interleavings import Work
@@ -68,7 +68,7 @@ def test_step_1_is_the_plain_engine_on_the_store_before(step) -> None:
         new = sign_in("7")
         assert {each.sid for each in online.sessions(guests=True)} == {sid_of(key) for key in (*keys, new)}
         assert online.count(user_ids=["7"]) == 2
-        assert online.moving_from() == ""
+        assert moving_from() == ""
     assert sids_in(None) == set()
 
 
@@ -77,10 +77,10 @@ def test_all_sessions_of_a_user_come_along(step) -> None:
     with step(2):
         assert session_of(keys[0])["_auth_user_id"] == "7"
         assert sids_in(None) == {sid_of(key) for key in keys}
-        assert online.moving_from()
+        assert moving_from()
         sign_in("8")
         assert online.count(user_ids=["8"]) == 2
-        assert online.moving_from() == ""
+        assert moving_from() == ""
     assert user_in(other, step) == {"8"}
     assert in_both() == set()
 

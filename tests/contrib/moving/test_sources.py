@@ -26,6 +26,7 @@ from django_redsess.contrib.moving.contents import _log_value_once
 from django_redsess.contrib.moving.growing.stores import site_stores
 from django_redsess.contrib.moving.sources import source
 from django_redsess.contrib.moving.sources.engines import CacheSource
+from django_redsess.online.listing import moving_from
 from tests.contrib.moving.conftest import grow, session_of
 from tests.helpers.backends import BACKENDS as BACKENDS_OF_SESSIONS
 from tests.helpers.backends import entry
@@ -288,18 +289,18 @@ def test_a_store_grows(other_store, step, redis, left_alone, capsys) -> None:
         before = {each.sid: each for each in online.sessions(guests=True)}
     with step(1):
         assert {each.sid: each for each in online.sessions(guests=True)} == before
-        assert online.moving_from() == ""
+        assert moving_from() == ""
         session = session_of(made[0][0])
         session["basket"] = 10
         session.save()
         assert session.session_key == made[0][0]
     assert online.count(guests=True) == 0
-    assert online.moving_from()
+    assert moving_from()
     with step(2):
         assert session_of(made[0][0])["basket"] == 10
         call_command("movesessions")
         assert "Moved 7 sessions. When all is well" in capsys.readouterr().out
-        assert online.moving_from() == ""
+        assert moving_from() == ""
         here = {each.sid: each for each in online.sessions(guests=True)}
         assert here.keys() == before.keys()
         for sid, there in before.items():

@@ -9,7 +9,6 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.management.base import CommandError, CommandParser
 from django.utils import translation
 
-from django_redsess import online
 from django_redsess.conf import conf
 from django_redsess.contrib.history import blocks, repair
 from django_redsess.contrib.history.models import SignIn
@@ -26,6 +25,7 @@ from django_redsess.management.terminal import (
 from django_redsess.online import fields
 from django_redsess.online.fields import DescribedRow, Field, csv_row, exported_row
 from django_redsess.past_sign_ins import with_places
+from django_redsess.session.store import user_id_of
 
 EXPORTED_AT_ONCE = 1000
 
@@ -117,7 +117,7 @@ class Command(CleaningCommand):
 
 def _described(user: AbstractBaseUser) -> Iterator[dict[str, Any]]:
     # Who asks what is stored about them is not told the names of administrators.
-    users = {online.user_id_of(user): user.get_username()}
+    users = {user_id_of(user): user.get_username()}
     rows = SignIn.objects.filter(user_id=user.pk).order_by(*ORDER).iterator(chunk_size=EXPORTED_AT_ONCE)
     while batch := list(islice(rows, EXPORTED_AT_ONCE)):
         described = fields.describe_sign_ins(with_places(map(past_sign_in, batch)), users)
