@@ -1,4 +1,7 @@
--- Sessions that come from another store of this engine. See growing.
+-- Sessions that come from another store of this engine: see contrib/moving/growing.
+-- Other names: KEYS and ARGV of a script are locals of it. AT_ONCE_MAX, BYTES_MAX, remove_sessions, revision_of, time,
+-- user_of and with_ended are in common.lua, add_session and live_record in session.lua, forget_block, has_old_block and
+-- is_blocked in blocks.lua.
 
 -- The revision of a record that has been copied, and is still in the other store, too.
 local revision_of_copies = "copied"

@@ -1,4 +1,6 @@
--- Sessions that come from another store. See moving.
+-- Sessions that come from another engine: see contrib/moving.
+-- Other names: KEYS and ARGV of a script are locals of it. digits, is_made_at, now, seen_list_of, steady_time_of, time
+-- and with_ended are in common.lua, add_session and note_of in session.lua, is_blocked in blocks.lua.
 
 -- What was ended there as of a time: a list of these times in milliseconds, each with what stays, as in `end_before`.
 local function ends_before(name)
