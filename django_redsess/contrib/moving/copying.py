@@ -30,7 +30,7 @@ BEGAN_KEY = "_redsess_began"
 
 def fetch_row(key: str) -> Steps[Row | None]:
     """Read a row, and take out of its data what we have put there."""
-    found: Row | None = yield from ask_outside(partial(source().read, key))
+    found: Row | None = yield from ask_outside(partial(source().read_row, key))
     # A source of the site's own may return anything.
     return extract_beginning(found) if found is not None and isinstance(found.data, dict) else None
 
@@ -42,7 +42,7 @@ def extract_beginning(row: Row) -> Row:
     # A source may keep the row.
     data = {key: value for key, value in row.data.items() if key != BEGAN_KEY}
     at = row.data[BEGAN_KEY]
-    return row._replace(data=data, signed_in=at if isinstance(at, int) else 0)
+    return row._replace(data=data, began_at=at if isinstance(at, int) else 0)
 
 
 def ask_outside(function: Any) -> Steps[Any]:
@@ -58,7 +58,7 @@ def keys_here(key: str) -> list[str]:
     """
     if is_key(key):
         return [key]
-    return derived_keys(key, sum(key.encode()) % BUCKETS) if source().is_key(key) else []
+    return derived_keys(key, sum(key.encode()) % BUCKETS) if source().could_be_key(key) else []
 
 
 def possible_keys(key: str, own_key: str, user_id: str) -> list[str]:
@@ -111,12 +111,12 @@ def build_copy(session: SessionState, found: Row, data: tuple[bytes, str], at: i
     if age_seconds <= 0 or not 0 < written < at:
         written = at
     user_id = user_of(found.data)
-    login_ms = (found.signed_in or written) if user_id else 0
+    login_ms = (found.began_at or written) if user_id else 0
     times = deadlines.times_of_moved(deadline, max(0, age_seconds), login_ms, at)
     client = session.client_part(user_id, partial(clean_client, found.address, found.user_agent or ""))
     packed, serializer = data
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, packed, serializer)
-    return Copy(record, times.due, written, deadline, found.signed_in)
+    return Copy(record, times.due, written, deadline, found.began_at)
 
 
 def copy_call(sid: str, made: Copy, at: int, sid_there: str) -> ScriptCall[tuple[str, int]]:

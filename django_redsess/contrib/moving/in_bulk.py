@@ -107,7 +107,7 @@ def delete_moved_rows(after: str = "") -> Iterator[PageResult]:
     for page in _row_pages(after):
         done = _marks_by_name(page)
         _look_for_late_saves(done, page)
-        ask_other_store(partial(source().delete_many, list(done)))
+        ask_other_store(partial(source().delete_rows, list(done)))
         yield PageResult(len(done), left=len(page) - len(done), last=page[-1][0])
 
 
@@ -136,10 +136,10 @@ def _bring_page_back(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
     ended = [name for name, here in found.items() if here is None]
     ended += _ended_there(page, marked)
     written = ask_other_store(
-        partial(source().write_many, {name: data for name, data in known.items() if data is not None})
+        partial(source().write_rows, {name: data for name, data in known.items() if data is not None})
     )
     # Last: what has been deleted is not met again if an outage comes now, and would not be counted.
-    ask_other_store(partial(source().delete_many, ended))
+    ask_other_store(partial(source().delete_rows, ended))
     became = {**dict.fromkeys(written, "written"), **dict.fromkeys(ended, "ended")}
     now = _records_of(sids)
     for name in sids:
@@ -152,7 +152,7 @@ def _bring_page_back(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
 def _ended_there(page: Sequence[tuple[str, Row | None]], marked: Mapping[str, bytes]) -> list[str]:
     """Return which sessions of a page are over by a note here. They have not moved, and so have no mark."""
     rows = {name: extract_beginning(row) for name, row in _movable_rows(page) if name not in marked}
-    watched = [Watched(_sid_there(name), user_of(row.data), row.signed_in) for name, row in rows.items()]
+    watched = [Watched(_sid_there(name), user_of(row.data), row.began_at) for name, row in rows.items()]
     lives = drive(SessionStore.other_store.find_living(watched)) if watched else []
     return [name for name, is_living in zip(rows, lives, strict=True) if not is_living]
 
@@ -209,10 +209,10 @@ def _bring_session_back(name: str) -> str:
     try:
         data = session.load()
         if session.session_key is None:
-            ask_other_store(partial(source().delete, name))
+            ask_other_store(partial(source().delete_row, name))
             return "ended"
         # It leaves out a session whose row somebody has deleted meanwhile.
-        return "written" if ask_other_store(partial(source().write_many, {name: data})) else ""
+        return "written" if ask_other_store(partial(source().write_rows, {name: data})) else ""
     except Exception as error:
         _refuse_row(name, error)
         return ""
@@ -229,7 +229,7 @@ _Rows = list[tuple[str, Row]]
 
 
 def _row_pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
-    rows, seen = iter(source().rows(after)), set[str]()
+    rows, seen = iter(source().iter_rows(after)), set[str]()
     while True:
         page, size = list[tuple[str, Row | None]](), 0
         while (
@@ -371,7 +371,7 @@ def _take_late_changes(moved: Sequence[_Session]) -> None:
 
     Each first request to a session does so, too: here it is done because rows may be deleted before.
     """
-    late = ask_other_store(partial(source().read_many, [each.name for each in moved]))
+    late = ask_other_store(partial(source().read_rows, [each.name for each in moved]))
     for each in moved:
         row = late.get(each.name)
         if row is not None and not same(row.data, each.read.data):

@@ -127,11 +127,11 @@ class SessionStore(OwnSessionStore):
 
     def _use_there(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Use the session where it is. Its own engine writes it, but does not read it."""
-        sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.signed_in
+        sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.began_at
         lives_since = yield from find_beginning(sid, user_of(data), began_at)
         if lives_since is None:
             return (yield from self._end_there(key, loaded))
-        self.there = yield from ask_outside(partial(source().opened, key, self._client()))
+        self.there = yield from ask_outside(partial(source().open_session, key, self._client()))
         self._session_key, self._data_there, self._deadline_there = key, _snapshot(data), found.deadline
         self._began_there = lives_since
         return data
@@ -265,7 +265,7 @@ class SessionStore(OwnSessionStore):
         if user_id := user_of(data):
             yield from blocks.refuse_if_blocked(user_id)
         yield from self._begin_there(user_id)
-        self.there = there = yield from ask_outside(partial(source().opened, None, self._client()))
+        self.there = there = yield from ask_outside(partial(source().open_session, None, self._client()))
         self._fill_there(there, data)
         yield from ask_outside(there.create)
         # The create() of some engines leaves the data out.
@@ -298,13 +298,13 @@ class SessionStore(OwnSessionStore):
             return (yield from super().deleting(session_key))
         if session_key is None and self.snapshot.record is not None:
             yield from super().deleting(session_key)
-            yield from ask_outside(partial(source().delete, key))
+            yield from ask_outside(partial(source().delete_row, key))
         else:
             found = yield from fetch_row(key)
             for each in (yield from self._mark_as_ended(key, found)):
                 yield from super().deleting(each)
             if found is not None:
-                yield from ask_outside(partial(source().delete, key))
+                yield from ask_outside(partial(source().delete_row, key))
         if session_key is None:
             self.there = self.key_there = None
 

@@ -181,7 +181,7 @@ def before(user: str, data: dict[str, Any]) -> dict[str, Any]:
     from tests.helpers.store import Client
 
     # Of two stores of this engine, this process is at step 1, and has the settings of the one before.
-    session = SessionStore() if conf.MOVE_TO else source().opened(None, Client())
+    session = SessionStore() if conf.MOVE_TO else source().open_session(None, Client())
     if user:
         found = user_of(user)
         session[SESSION_KEY], session[HASH_SESSION_KEY] = user, found.get_session_auth_hash()

@@ -56,7 +56,7 @@ def saved(request: pytest.FixtureRequest, moving: Any, server: Any, monkeypatch:
     def save(seconds: int) -> str:
         if name == "signed_cookies":
             moving.SESSION_COOKIE_AGE = seconds
-        session = source().opened(None, Client())
+        session = source().open_session(None, Client())
         session["basket"] = 1
         if name != "signed_cookies":
             session.set_expiry(seconds)
@@ -92,12 +92,12 @@ def test_rows_of_sqlite_end_when_they_end(moving, step, use_tz: bool, zone: str)
     over["basket"] = 2
     over.save()
     Session.objects.filter(pk=over.session_key).update(expire_date=timezone.now() - timedelta(seconds=2))
-    [(key, row)] = source().rows()
+    [(key, row)] = source().iter_rows()
     assert key == old.session_key
     assert row is not None
     assert abs(row.deadline - now_here() - 60_000) < 3000
-    assert source().read(over.session_key) is None
-    assert source().count() == 1
+    assert source().read_row(over.session_key) is None
+    assert source().count_rows() == 1
 
 
 @pytest.mark.skipif(programs() is None, reason="no PostgreSQL, or no psycopg")
@@ -114,13 +114,13 @@ def test_rows_of_postgresql_end_by_its_clock(moving, step, request, use_tz: bool
     key = old.session_key
     for by in OFF:
         with off(by):
-            [(_, row)] = source().rows()
+            [(_, row)] = source().iter_rows()
             assert row is not None
             assert abs(row.deadline - now_here() - 1_800_000) < 3000
             with step(2):
                 assert SessionStore(key)["basket"] == 1
             Session.objects.update(expire_date=Now() - timedelta(seconds=2))
-            assert source().read(key) is None
+            assert source().read_row(key) is None
             Session.objects.update(expire_date=Now() + timedelta(seconds=1800))
 
 
@@ -136,6 +136,6 @@ def test_a_file_has_what_is_left_by_the_clock_of_its_computer(moving, tmp_path, 
         with off(by):
             now = timezone.now().timestamp()
             os.utime(old._key_to_file(), (now, now))
-            row = source().read(old.session_key)
+            row = source().read_row(old.session_key)
             assert row is not None
             assert abs(row.deadline - now_here() - 1_800_000) < 3000

@@ -55,7 +55,7 @@ def old_cache(moving: Any, **entry: Any) -> None:
 
 
 def saved(number: int) -> str:
-    session = source().opened(None, Client())
+    session = source().open_session(None, Client())
     session["basket"] = number
     session.save()
     return str(session.session_key)
@@ -70,8 +70,10 @@ def test_a_cache_of_any_prefix_is_listed(moving, step, server, redis, left_alone
     for name in ("other", "shop:other", "shXp", "s"):
         redis.set(f"{name}:2:django.contrib.sessions.cache{'0' * 32}", b"x")
     source().cache.set("django.contrib.sessions.cached_db" + "0" * 32, {"basket": 9})
-    assert {key: row.data["basket"] for key, row in source().rows() if row} == {key: n for n, key in enumerate(keys)}
-    assert len(dict(source().rows())) == 3
+    assert {key: row.data["basket"] for key, row in source().iter_rows() if row} == {
+        key: n for n, key in enumerate(keys)
+    }
+    assert len(dict(source().iter_rows())) == 3
     with step(2):
         call_command("movesessions")
         call_command("movesessions", finish=True)
@@ -98,7 +100,7 @@ def test_a_cache_is_listed_if_its_names_tell_the_keys(
             for options in ({"dry_run": True}, {}, {"finish": True}, {"back": True}):
                 with pytest.raises(CommandError, match="SESSION_COOKIE_AGE"):
                     call_command("movesessions", **options)
-            assert source().read(key) is not None
+            assert source().read_row(key) is not None
         assert SessionStore(key)["basket"] == 1
     redis.flushall()
 
@@ -168,14 +170,14 @@ def test_redis_sessions_of_any_prefix_are_listed(
         saved(9)
     monkeypatch.setattr(there.settings, "SESSION_REDIS_PREFIX", prefix)
     keys = {saved(number) for number in range(2)}
-    assert {key for key, row in source().rows() if row} == keys
+    assert {key for key, row in source().iter_rows() if row} == keys
     with step(2):
         call_command("movesessions")
         call_command("movesessions", finish=True)
         assert "None is left" in capsys.readouterr().out
     monkeypatch.setattr(there.settings, "SESSION_REDIS_POOL", [{"url": server.url}])
     with pytest.raises(ImproperlyConfigured, match="SESSION_REDIS_POOL"):
-        list(source().rows())
+        list(source().iter_rows())
     redis.flushall()
 
 
@@ -190,16 +192,16 @@ def test_signed_cookies_are_in_the_browsers(moving, step) -> None:
 class NamedTwice(Source):
     """A store that lists its sessions twice, as SCAN may."""
 
-    def read(self, key: str) -> Row | None:
+    def read_row(self, key: str) -> Row | None:
         found = Session.objects.filter(pk=key).first()
         return found and Row(found.get_decoded(), int(found.expire_date.timestamp() * 1000))
 
-    def delete(self, key: str) -> None:
+    def delete_row(self, key: str) -> None:
         Session.objects.filter(pk=key).delete()
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         keys = [str(key) for key in Session.objects.values_list("pk", flat=True)]
-        found = self.read_many(keys)
+        found = self.read_rows(keys)
         for key in keys + keys:
             yield key, found[key]
 

@@ -200,7 +200,7 @@ def test_many_are_written_back_by_few_statements(old_session, step, round_trips)
 
 @pytest.mark.parametrize("what", ["changed", "signed out", "ended"])
 def test_what_happens_while_a_page_is_written_back_is_not_undone(rows, step, monkeypatch, what: str) -> None:
-    write_many, late = DatabaseSource.write_many, list[str]()
+    write_rows, late = DatabaseSource.write_rows, list[str]()
 
     def meanwhile(source: DatabaseSource, written: Any) -> Any:
         if rows[2] in written and not late:
@@ -214,12 +214,12 @@ def test_what_happens_while_a_page_is_written_back_is_not_undone(rows, step, mon
             else:
                 session.load()
                 online.end(session.sid or "")
-        return write_many(source, written)
+        return write_rows(source, written)
 
     with step(2):
         moved()
     with step(1):
-        monkeypatch.setattr(DatabaseSource, "write_many", meanwhile)
+        monkeypatch.setattr(DatabaseSource, "write_rows", meanwhile)
         counted = moved(back=True)
     assert late
     assert DatabaseSession(rows[2]).get("basket") == (20 if what == "changed" else None)
@@ -415,10 +415,10 @@ def test_who_is_killed_before_the_new_key_is_noted_hides_no_change(
 
 
 def test_what_was_changed_here_meanwhile_is_newer_than_the_row(rows, step, monkeypatch) -> None:
-    read_many = DatabaseSource.read_many
+    read_rows = DatabaseSource.read_rows
 
     def late(source: DatabaseSource, keys: Any) -> Any:
-        found = read_many(source, keys)
+        found = read_rows(source, keys)
         if rows[2] in found:
             found[rows[2]].data["basket"] = 20
             session = SessionStore(rows[2])
@@ -426,7 +426,7 @@ def test_what_was_changed_here_meanwhile_is_newer_than_the_row(rows, step, monke
             session.save()
         return found
 
-    monkeypatch.setattr(DatabaseSource, "read_many", late)
+    monkeypatch.setattr(DatabaseSource, "read_rows", late)
     with step(2):
         moved()
         assert SessionStore(rows[2])["basket"] == 21

@@ -59,10 +59,10 @@ def test_a_row_that_can_not_be_read_is_no_session_and_named_once(moving, step, c
             assert session.load() == {}
             assert session.is_empty()
             session.delete(KEY) if number == 3 else None
-    rows = dict(source().rows())
+    rows = dict(source().iter_rows())
     assert rows[KEY] is None
     assert rows[GOOD].data == {"basket": 1}
-    assert source().read_many([KEY, GOOD]).keys() == {GOOD}
+    assert source().read_rows([KEY, GOOD]).keys() == {GOOD}
     [line] = told(caplog)
     assert sid_of(KEY) in line
     assert KEY not in line
@@ -71,7 +71,7 @@ def test_a_row_that_can_not_be_read_is_no_session_and_named_once(moving, step, c
 @pytest.mark.parametrize("name", [*UNMOVABLE])
 def test_what_can_not_be_written_here_is_used_there(moving, step, caplog, name: str) -> None:
     in_database(KEY, UNMOVABLE[name])
-    assert not is_movable(source().read(KEY))
+    assert not is_movable(source().read_row(KEY))
     with step(1):
         session = SessionStore(KEY)
         assert session.load() == UNMOVABLE[name]
@@ -87,7 +87,7 @@ def test_what_can_not_be_written_here_is_used_there(moving, step, caplog, name: 
         [line] = told(caplog)
         assert sid_of(KEY) in line
         SessionStore(KEY).delete(KEY)
-        assert source().read(KEY) is None
+        assert source().read_row(KEY) is None
     assert online.count(guests=True) == 0
 
 
@@ -128,7 +128,7 @@ def test_each_key_that_the_old_engine_takes_is_taken(moving, step, partitions, k
     for user in ({}, {"_auth_user_id": "7"}):
         Session.objects.all().delete()
         in_database(key + "0" * bool(user) if len(key) < 40 else key[bool(user) :], {"basket": 1, **user})
-        [(name, row)] = source().rows()
+        [(name, row)] = source().iter_rows()
         assert row is not None
         with step(1):
             session = SessionStore(name)
@@ -145,14 +145,14 @@ def test_each_key_that_the_old_engine_takes_is_taken(moving, step, partitions, k
             assert SessionStore(name)["basket"] == SessionStore(moved.session_key)["basket"] == 2
             SessionStore(name).flush()
             assert SessionStore(name).load() == SessionStore(moved.session_key).load() == {}
-        assert source().read(name) is None
+        assert source().read_row(name) is None
 
 
 @pytest.mark.parametrize("key", ["", "short", "with\nbreak", "with\x00nul"])
 def test_a_row_whose_key_nobody_can_have_is_left(moving, step, caplog, key: str) -> None:
     in_database(key, {"basket": 1})
     in_database(GOOD, {"basket": 2})
-    rows = dict(source().rows())
+    rows = dict(source().iter_rows())
     assert rows[key] is None
     assert rows[GOOD] is not None
     [line] = told(caplog)
@@ -168,8 +168,8 @@ def test_a_key_of_other_capitals_is_another_key(moving, monkeypatch) -> None:
     monkeypatch.setattr(
         type(source()), "_live", property(lambda self: Insensitive(self.model._default_manager.annotate(there=Now())))
     )
-    assert source().read("abcdefgh") is not None
-    assert source().read("ABCDEFGH") is None
+    assert source().read_row("abcdefgh") is not None
+    assert source().read_row("ABCDEFGH") is None
 
 
 class Insensitive:
@@ -202,7 +202,7 @@ def cached(request: pytest.FixtureRequest, moving: Any, server: Any) -> Callable
 
 @pytest.mark.parametrize("kind", ["class", "cut", "list", "number", "text", "type"])
 def test_an_odd_value_in_a_cache_is_no_session(cached, step, server, redis, left_alone, caplog, kind: str) -> None:
-    good = source().opened(None, online_client())
+    good = source().open_session(None, online_client())
     good["basket"] = 1
     good.save()
     name, client = cached(KEY), redis
@@ -222,7 +222,7 @@ def test_an_odd_value_in_a_cache_is_no_session(cached, step, server, redis, left
             session = SessionStore(KEY)
             assert session.load() == {}
             assert session.is_empty()
-    rows = dict(source().rows())
+    rows = dict(source().iter_rows())
     assert rows[KEY] is None
     assert rows[good.session_key].data == {"basket": 1}
     [line] = told(caplog)
@@ -257,7 +257,7 @@ def test_an_odd_file_is_no_session(moving, step, tmp_path, monkeypatch, caplog) 
         for letter in (*odd, "d1"):
             with step(number):
                 assert SessionStore(letter * (32 // len(letter))).load() == {}
-    rows = dict(source().rows())
+    rows = dict(source().iter_rows())
     assert [key for key, row in rows.items() if row is not None] == [good.session_key]
     assert len(rows) == 8
     assert len(told(caplog)) == 7

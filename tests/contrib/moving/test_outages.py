@@ -73,15 +73,15 @@ class Shaky(Source):
     row: Row
     error: Exception | None
 
-    def read(self, key: str) -> Row | None:
+    def read_row(self, key: str) -> Row | None:
         if self.error is not None:
             raise self.error
         return self.row
 
-    def delete(self, key: str) -> None:
+    def delete_row(self, key: str) -> None:
         self.read(key)
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         yield from ()
 
 

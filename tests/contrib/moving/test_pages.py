@@ -25,20 +25,20 @@ class Shelf(Source):
     kept: dict[str, Row | None] = {}
     fails_before: set[str] = set()
 
-    def read(self, key: str) -> Row | None:
+    def read_row(self, key: str) -> Row | None:
         return self.kept.get(key)
 
-    def delete(self, key: str) -> None:
+    def delete_row(self, key: str) -> None:
         self.kept.pop(key, None)
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         for key, row in sorted(each for each in self.kept.items() if each[0] > after):
             if key in self.fails_before:
                 self.fails_before.remove(key)
                 raise ConnectionResetError("gone for a moment")
             yield key, row
 
-    def write(self, key: str, data: dict[str, Any]) -> None:
+    def write_row(self, key: str, data: dict[str, Any]) -> None:
         if data["basket"] == 3:
             raise UpdateError
         self.kept[key] = Row(data)
@@ -99,18 +99,18 @@ def test_an_outage_of_the_other_store_is_waited_for(shelf, step, capsys) -> None
 @pytest.mark.parametrize("in_order", [True, False])
 def test_what_an_outage_interrupts_counts_as_moved_once(shelf, step, capsys, monkeypatch, in_order: bool) -> None:
     monkeypatch.setattr(Shelf, "in_order", in_order)
-    read_many, met = Shelf.read_many, list[int]()
+    read_rows, met = Shelf.read_rows, list[int]()
 
     def fail(source: Shelf, keys: Any) -> Any:
         met.append(len(keys))
         if len(met) in (3, 4):
             raise ConnectionResetError("gone after the copy")
-        return read_many(source, keys)
+        return read_rows(source, keys)
 
     with step(2):
         # One that was moved before, on the page that is interrupted.
         SessionStore(f"{7:032}").load()
-        monkeypatch.setattr(Shelf, "read_many", fail)
+        monkeypatch.setattr(Shelf, "read_rows", fail)
         call_command("movesessions", json=True)
         counts = json.loads(capsys.readouterr().out)
     assert len(met) > 4

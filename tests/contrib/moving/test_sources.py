@@ -95,7 +95,7 @@ def saved_before(old_class: type[Any]) -> Callable[..., str]:
     """Return a function that saves a session by the engine before, and returns its key."""
 
     def save(**data: Any) -> str:
-        session = source().opened(None, online_client())
+        session = source().open_session(None, online_client())
         for name, value in data.items():
             session[name] = value
         session.save()
@@ -122,8 +122,8 @@ def test_a_session_is_used_there_moved_here_and_ended_everywhere(saved_before, s
         assert session["basket"] == {"lamp": 1}
         session["colour"] = "red"
         session.save()
-        assert source().read(key).data["colour"] == "red"
-    before = source().read(key)
+        assert source().read_row(key).data["colour"] == "red"
+    before = source().read_row(key)
     with step(2):
         moved = SessionStore(key)
         assert (moved["basket"], moved["colour"]) == ({"lamp": 1}, "red")
@@ -133,9 +133,9 @@ def test_a_session_is_used_there_moved_here_and_ended_everywhere(saved_before, s
         assert abs(here.created_at.timestamp() - time.time()) < 30
         moved["colour"] = "blue"
         moved.save()
-        assert source().read(key) is not None
+        assert source().read_row(key) is not None
         SessionStore(key).flush()
-        assert source().read(key) is None
+        assert source().read_row(key) is None
         assert SessionStore(key).load() == {}
 
 
@@ -148,9 +148,9 @@ def test_sessions_are_written_back_and_none_that_is_gone(
 
     def meanwhile(rows: Any) -> set[str]:
         # A process of the release before, or of step 1, signs out.
-        source().delete(gone)
+        source().delete_row(gone)
         gone_before.append(gone in rows)
-        return type(source()).write_many(source(), rows)
+        return type(source()).write_rows(source(), rows)
 
     with step(2):
         for key in (used, ended, gone):
@@ -159,17 +159,17 @@ def test_sessions_are_written_back_and_none_that_is_gone(
             session.save()
         online.end(sid_of(ended))
     with step(1):
-        monkeypatch.setattr(source(), "write_many", meanwhile, raising=False)
+        monkeypatch.setattr(source(), "write_rows", meanwhile, raising=False)
         try:
             [page] = in_bulk.bring_rows_back()
         except ImproperlyConfigured:
             pytest.skip("It can't be listed.")
     assert gone_before[0]
     assert (page.done, page.ended, page.left) == (1, 1, 1)
-    assert source().read(used).data["basket"] == 2
-    assert source().read(ended) is source().read(gone) is None
+    assert source().read_row(used).data["basket"] == 2
+    assert source().read_row(ended) is source().read_row(gone) is None
     # As its own engine reads it, perhaps from a cache.
-    assert source().opened(used, online_client())["basket"] == 2
+    assert source().open_session(used, online_client())["basket"] == 2
     redis.flushall()
 
 
@@ -182,7 +182,7 @@ def test_guests_and_users_come_as_they_were(saved_before, moving, step, redis, l
     for partitions, user, load in product((1, 64), ("", "7"), (SessionStore.load, in_loop)):
         moving.REDSESS = {**moving.REDSESS, "PREFIX": f"of-{partitions}", "PARTITIONS": partitions}
         key = saved_before(basket={"lamp": 1}, **({"_auth_user_id": user} if user else {}))
-        before = source().read(key)
+        before = source().read_row(key)
         with step(2):
             session = SessionStore(key)
             assert load(session) == before.data
@@ -194,7 +194,7 @@ def test_guests_and_users_come_as_they_were(saved_before, moving, step, redis, l
             assert abs(here.expires_at.timestamp() - before.deadline / 1000) < 5
             assert len(online.end(here.sid)) == 1
             assert load(SessionStore(key)) == {}
-        source().delete(key)
+        source().delete_row(key)
 
 
 @pytest.mark.filterwarnings("ignore:Call to deprecated setex")
@@ -210,7 +210,7 @@ def test_all_sessions_are_moved_and_their_rows_deleted(saved_before, step, redis
         call_command("movesessions")
         assert "Moved 2 sessions. 1 had been moved before." in capsys.readouterr().out
         call_command("movesessions", finish=True)
-        assert all(source().read(key) is None for key in keys)
+        assert all(source().read_row(key) is None for key in keys)
         assert [SessionStore(key)["basket"] for key in keys] == [0, 1, 2]
 
 
@@ -323,7 +323,7 @@ def test_dates_are_converted_and_values_that_can_not_be_kept_are_named(moving, s
     _log_value_once.cache_clear()
     keys = []
     for _ in range(2):
-        before = source().opened(None, online_client())
+        before = source().open_session(None, online_client())
         before.set_expiry(datetime.now(UTC) + timedelta(hours=1))
         before.update({"basket": 1, "pair": (1, 2), "secret": {1, 2}, "numbers": {1: "one"}})
         before.save()
@@ -348,13 +348,13 @@ class Shelf(Source):
 
     kept: dict[str, Row] = {}
 
-    def read(self, key: str) -> Row | None:
+    def read_row(self, key: str) -> Row | None:
         return self.kept.get(key)
 
-    def delete(self, key: str) -> None:
+    def delete_row(self, key: str) -> None:
         self.kept.pop(key, None)
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row]]:
         yield from sorted(self.kept.items())
 
 

@@ -45,7 +45,7 @@ def source() -> Source:
     try:
         engine = import_module(named).SessionStore
     except (ImportError, AttributeError):
-        return _of_class(named)
+        return _source_of_class(named)
     for known, adapter in ADAPTERS.items():
         if issubclass(engine, known):
             return adapter(engine, alias)
@@ -71,7 +71,7 @@ OF_PEERS: dict[str, type[EngineSource]] = {
 }
 
 
-def _of_class(named: str) -> Source:
+def _source_of_class(named: str) -> Source:
     try:
         found = import_string(named)
     except ImportError as error:

@@ -30,14 +30,14 @@ class Row(NamedTuple):
     A live session in the store that it is moved from.
 
     ``data`` is the session's dict. ``deadline`` is when it expires, in milliseconds since 1970 by the clock of the
-    server here, or None if that is not known. ``signed_in`` is when the session began there, in milliseconds by that
+    server here, or None if that is not known. ``began_at`` is when the session began there, in milliseconds by that
     clock, 0 if it was before the move. ``address`` and ``user_agent`` are those of who used it last, ``""`` if they are
     not known. They are stored by ``movesessions`` only: whoever brings a session to move has newer ones.
     """
 
     data: dict[str, Any]
     deadline: int | None = None
-    signed_in: int = 0
+    began_at: int = 0
     address: str = ""
     user_agent: str = ""
 
@@ -57,17 +57,17 @@ class Source:
         return type(self).__name__
 
     in_order = False
-    """Whether ``rows`` is in the order of the keys. Then a move that was interrupted goes on where it was."""
+    """Whether ``iter_rows`` is in the order of the keys. Then a move that was interrupted goes on where it was."""
 
-    def read(self, key: str) -> Row | None:
+    def read_row(self, key: str) -> Row | None:
         """Return the session with this key; None if there is none, or if it has expired. Nothing is written."""
         raise NotImplementedError
 
-    def delete(self, key: str) -> None:
+    def delete_row(self, key: str) -> None:
         """Delete the session with this key. A missing session is no error."""
         raise NotImplementedError
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         """
         Yield key and row of each live session, in the order of keys if possible: those with keys above ``after``.
 
@@ -76,35 +76,35 @@ class Source:
         """
         raise NotImplementedError
 
-    def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
+    def read_rows(self, keys: Sequence[str]) -> dict[str, Row]:
         """Read several sessions. A subclass may do it at once."""
-        found = {key: self.read(key) for key in keys}
+        found = {key: self.read_row(key) for key in keys}
         return {key: row for key, row in found.items() if row is not None}
 
-    def delete_many(self, keys: Sequence[str]) -> None:
+    def delete_rows(self, keys: Sequence[str]) -> None:
         """Delete several sessions. A subclass may do it at once."""
         for key in keys:
-            self.delete(key)
+            self.delete_row(key)
 
-    def write(self, key: str, data: dict[str, Any]) -> None:
+    def write_row(self, key: str, data: dict[str, Any]) -> None:
         """Write the data of a session that is there, as its engine does. Only ``movesessions --back`` needs it."""
-        session = self.opened(key, Client())
+        session = self.open_session(key, Client())
         fill(session, data)
         session.save()
 
-    def write_many(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
+    def write_rows(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
         """
         Write the data of several sessions that are there, by key. Return the keys of those that were written.
 
         Sessions that are gone are left out, and so are those that can't be written, which is logged. A subclass may do
         it at once.
         """
-        return set(self._written(rows))
+        return set(self._write_each(rows))
 
-    def _written(self, rows: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    def _write_each(self, rows: Mapping[str, dict[str, Any]]) -> Iterator[str]:
         for key, data in rows.items():
             try:
-                self.write(key, data)
+                self.write_row(key, data)
             except (ImproperlyConfigured, NotImplementedError, SessionStoreUnavailable):
                 raise
             except Exception as error:  # An engine of the site's own may raise anything.
@@ -117,15 +117,15 @@ class Source:
                 continue
             yield key
 
-    def count(self) -> int | None:
+    def count_rows(self) -> int | None:
         """Return how many sessions there are, about; None if counting would take as long as reading them."""
         return None
 
-    def is_key(self, key: str) -> bool:
+    def could_be_key(self, key: str) -> bool:
         """Tell whether ``key`` could be a key of a session there. Others are not asked for."""
         return is_key(key)
 
-    def opened(self, key: str | None, client: Client) -> SessionBase:
+    def open_session(self, key: str | None, client: Client) -> SessionBase:
         """Return a session object of ``engine``. django-qsessions and django-user-sessions take the client, too."""
         if self.engine is None:
             raise ImproperlyConfigured(f"{type(self).__name__} has no engine: REDSESS['MOVES'] can't be False with it.")

@@ -18,7 +18,7 @@ from django.db.models.functions import Length, Now
 from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.contrib.moving.sources.base import PAGE, PAGE_BYTES, Row, fill
-from django_redsess.contrib.moving.sources.engines import EngineSource, decoded, now_here
+from django_redsess.contrib.moving.sources.engines import EngineSource, decode_data, now_here
 from django_redsess.session.client import Client
 from django_redsess.times import to_aware, to_column
 from django_redsess.transport.steps import time_of
@@ -63,44 +63,44 @@ class DatabaseSource(EngineSource):
             at = Value(to_column(time_of(now_here())), DateTimeField())
         return rows.filter(expire_date__gt=at).annotate(there=at)
 
-    def find(self, key: str) -> Row | None:
+    def load_row(self, key: str) -> Row | None:
         found = self._live.filter(session_key=key).values_list("session_key", *self._columns).first()
         # Some databases take capitals for small letters, and what has ended must not return under such a key.
-        return None if found is None or found[0] != key else self._row(*found)
+        return None if found is None or found[0] != key else self._build_row(*found)
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         last, limit = after or None, PAGE
-        while found := self._listed(self._live if last is None else self._live.filter(session_key__gt=last), limit):
+        while found := self._next_rows(self._live if last is None else self._live.filter(session_key__gt=last), limit):
             # One after another: they may be compressed.
-            yield from self._read(found)
+            yield from self._decode_rows(found)
             # Where rows are large, the sizes of fewer are asked for: for each, the whole row may have to be read.
             last, limit = found[-1][0], min(PAGE, 2 * len(found))
 
-    def read_many(self, keys: Sequence[str]) -> dict[str, Row]:
+    def read_rows(self, keys: Sequence[str]) -> dict[str, Row]:
         found = list(self._live.filter(session_key__in=keys).values_list("session_key", *self._columns))
-        return {key: row for key, row in self._read(found) if row is not None}
+        return {key: row for key, row in self._decode_rows(found) if row is not None}
 
-    def _listed(self, rows: Any, limit: int) -> list[Any]:
+    def _next_rows(self, rows: Any, limit: int) -> list[Any]:
         rows = rows.order_by("session_key")
         # Sizes first: a table may have rows of any size, and few of them fill the memory.
         sizes = list(rows.values_list(Length("session_data"), flat=True)[:limit])
         count = sum(total <= PAGE_BYTES for total in accumulate(sizes))
         return list(rows.values_list("session_key", *self._columns)[: max(1, count)]) if sizes else []
 
-    def _read(self, found: Iterable[Any]) -> Iterator[tuple[str, Row | None]]:
+    def _decode_rows(self, found: Iterable[Any]) -> Iterator[tuple[str, Row | None]]:
         rows = {each[0]: each for each in found}
-        return self.each(rows, lambda key: self._row(*rows[key]))
+        return self.load_each(rows, lambda key: self._build_row(*rows[key]))
 
-    def is_key(self, key: str) -> bool:
+    def could_be_key(self, key: str) -> bool:
         longest = self.model._meta.get_field("session_key").max_length
-        return super().is_key(key) and (longest is None or len(key) <= longest)
+        return super().could_be_key(key) and (longest is None or len(key) <= longest)
 
-    def delete_many(self, keys: Sequence[str]) -> None:
+    def delete_rows(self, keys: Sequence[str]) -> None:
         if (prefix := getattr(self.engine, "cache_key_prefix", None)) is not None:
             self.cache.delete_many([prefix + key for key in keys])
         self.model._base_manager.filter(session_key__in=keys).delete()
 
-    def write_many(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
+    def write_rows(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
         saves_as_django = (
             self.engine.save in (db.SessionStore.save, cached_db.SessionStore.save)
             and self.engine.create_model_instance is db.SessionStore.create_model_instance
@@ -108,33 +108,33 @@ class DatabaseSource(EngineSource):
         )
         if saves_as_django:
             try:
-                return self._written_at_once(rows)
+                return self._update_rows(rows)
             except DatabaseError as error:
                 if is_outage(error):
                     raise
                 # One of them can't be written. The others can.
-        with self._locked(rows) as found:
+        with self._lock_rows(rows) as found:
             # Some engines insert a row that is gone.
-            return super().write_many({key: data for key, data in rows.items() if key in found})
+            return super().write_rows({key: data for key, data in rows.items() if key in found})
 
-    def _written_at_once(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
+    def _update_rows(self, rows: Mapping[str, dict[str, Any]]) -> set[str]:
         instances = []
         for key, data in rows.items():
             try:
-                session: Any = self.opened(key, Client())
+                session: Any = self.open_session(key, Client())
                 fill(session, data)
                 instances.append(session.create_model_instance(data))
             except Exception as error:  # A serializer may raise anything.
                 log_unmovable(key, type(error).__name__)
-        with self._locked(rows) as found:
+        with self._lock_rows(rows) as found:
             instances = [each for each in instances if each.session_key in found]
-            self._update(instances)
+            self._send_updates(instances)
         written = {str(each.session_key) for each in instances}
         if (prefix := getattr(self.engine, "cache_key_prefix", None)) is not None:
             self.cache.delete_many([prefix + key for key in written])
         return written
 
-    def _update(self, instances: Sequence[Any]) -> None:
+    def _send_updates(self, instances: Sequence[Any]) -> None:
         # bulk_update() takes longer to make its statement than the database takes for all of these.
         meta, there = self.model._meta, connections[self._written_to]
         fields = [meta.get_field(name) for name in ("session_data", "expire_date", "session_key")]
@@ -146,7 +146,7 @@ class DatabaseSource(EngineSource):
             cursor.executemany(f"UPDATE {table} SET {data} = %s, {expires} = %s WHERE {key} = %s", values)  # noqa: S608
 
     @contextmanager
-    def _locked(self, keys: Iterable[str]) -> Iterator[set[str]]:
+    def _lock_rows(self, keys: Iterable[str]) -> Iterator[set[str]]:
         """Open a transaction in which nobody else writes or deletes these rows. Yield the keys of those that exist."""
         using = self._written_to
         rows = self.model._base_manager.using(using)
@@ -161,12 +161,12 @@ class DatabaseSource(EngineSource):
     def _written_to(self) -> str:
         return router.db_for_write(self.model)
 
-    def count(self) -> int:
+    def count_rows(self) -> int:
         return int(self._live.count())
 
-    def _row(self, key: str, packed: str, expires: datetime, there: datetime, *client: str | None) -> Row:
+    def _build_row(self, key: str, packed: str, expires: datetime, there: datetime, *client: str | None) -> Row:
         left = to_aware(expires) - to_aware(there)
-        data = decoded(self.engine(), packed)
+        data = decode_data(self.engine(), packed)
         if client:
             data = {name: value for name, value in data.items() if name not in CLIENT_KEYS}
         address, user_agent = [each or "" for each in client] or ("", "")

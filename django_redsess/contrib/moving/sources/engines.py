@@ -75,20 +75,20 @@ class EngineSource(Source):
         """The cache of an engine that has one."""
         return caches[self.alias]
 
-    def find(self, key: str) -> Row | None:
-        """Do as :meth:`read` does. Raises anything if the session is there and can't be read."""
+    def load_row(self, key: str) -> Row | None:
+        """Return the session with this key, None if there is none. Raises anything if it is there and can't be read."""
         raise NotImplementedError
 
-    def read(self, key: str) -> Row | None:
-        return next((row for _, row in self.each([key], self.find)), None)
+    def read_row(self, key: str) -> Row | None:
+        return next((row for _, row in self.load_each([key], self.load_row)), None)
 
-    def each(self, keys: Iterable[str], find: Callable[[str], Row | None]) -> Iterator[tuple[str, Row | None]]:
-        """Yield the sessions that ``find`` returns for these keys. The row is None, and logged, if it can't be read."""
+    def load_each(self, keys: Iterable[str], load_row: Callable[[str], Row | None]) -> Iterator[tuple[str, Row | None]]:
+        """Yield key and row of each session that ``load_row`` finds. A row that can't be read is None, and logged."""
         for key in keys:
             row, why = None, "its key is none"
-            if self.is_key(key):
+            if self.could_be_key(key):
                 try:
-                    if (row := find(key)) is None:
+                    if (row := load_row(key)) is None:
                         continue
                     why = "its data are no dict"
                 except (ImproperlyConfigured, NotImplementedError, SessionStoreUnavailable):
@@ -102,17 +102,17 @@ class EngineSource(Source):
                 row = None
             yield key, row
 
-    def opened(self, key: str | None, client: Client) -> SessionBase:
-        session: Any = super().opened(key, client)
+    def open_session(self, key: str | None, client: Client) -> SessionBase:
+        session: Any = super().open_session(key, client)
         if hasattr(session, "_cache"):
             # It takes the one of SESSION_CACHE_ALIAS, and that may be another one by now.
             session._cache = self.cache
         return session  # type: ignore[no-any-return]
 
-    def delete(self, key: str) -> None:
-        self.opened(None, Client()).delete(key)
+    def delete_row(self, key: str) -> None:
+        self.open_session(None, Client()).delete(key)
 
-    def is_key(self, key: str) -> bool:
+    def could_be_key(self, key: str) -> bool:
         # Django takes any text of eight characters. It writes none that can't be printed.
         return is_key(key) or (8 <= len(key) <= KEY_MAX and key.isprintable())
 
@@ -129,14 +129,14 @@ def now_here(key: str = "") -> int:
     return drive(now(partition))
 
 
-def _row_of(key: str, data: dict[str, Any], left: int) -> Row | None:
+def _row_with_ttl(key: str, data: dict[str, Any], left: int) -> Row | None:
     """Return the row of a session that has so many milliseconds ``left``, as PTTL tells."""
     if left == FOR_EVER:
         return Row(data)
     return Row(data, now_here(key) + left) if left > 0 else None
 
 
-def decoded(session: Any, packed: str) -> dict[str, Any]:
+def decode_data(session: Any, packed: str) -> dict[str, Any]:
     """
     Return a session's data. Raises anything if they can't be read: decode() logs tampering itself, and returns {}.
 
@@ -160,13 +160,13 @@ class CacheSource(EngineSource):
         super().__init__(engine, alias)
         self.prefix: str = engine.cache_key_prefix
 
-    def delete(self, key: str) -> None:
+    def delete_row(self, key: str) -> None:
         self.cache.delete(self.prefix + key)
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
-        return self.each(self._keys(), self.find)
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+        return self.load_each(self._list_keys(), self.load_row)
 
-    def find(self, key: str) -> Row | None:
+    def load_row(self, key: str) -> Row | None:
         cache, name = self.cache, self.prefix + key
         full = cache.make_key(name)
         server = self._server(full)
@@ -179,7 +179,7 @@ class CacheSource(EngineSource):
         except InvalidCacheKey:
             return None
         left = server.pttl(full) if server is not None else self._left_in_memory(full)
-        return None if data is None else _row_of(key, data, left)
+        return None if data is None else _row_with_ttl(key, data, left)
 
     def _server(self, full: str) -> Any:
         """Return the client of the server with this full name, or None. A replica may lack what was just written."""
@@ -196,7 +196,7 @@ class CacheSource(EngineSource):
         # In its own memory, a process has written that by the same clock.
         return int((expires - timezone.now().timestamp()) * 1000) if expires else FOR_EVER
 
-    def _keys(self) -> Iterator[str]:
+    def _list_keys(self) -> Iterator[str]:
         """Yield the keys of all sessions there. Raises ImproperlyConfigured unless each name tells its key."""
         cache, kind = self.cache, type(self.cache).__name__
         server = None if hasattr(getattr(cache, "client", None), "get_server") else self._server("")
@@ -222,11 +222,11 @@ class FileSource(EngineSource):
 
     in_order = True
 
-    def find(self, key: str) -> Row | None:
+    def load_row(self, key: str) -> Row | None:
         session = self.engine(key)
         try:
             written = Path(session._key_to_file()).read_text(encoding="ascii")
-            data = decoded(session, written)
+            data = decode_data(session, written)
             age = session.get_expiry_age(expiry=session._expiry_date(data))
         except FileNotFoundError:
             return None
@@ -234,9 +234,9 @@ class FileSource(EngineSource):
             # That file is odd, and not the disk.
             raise ValueError from error
         # The clock of this computer has written the file's time, too.
-        return _row_of(key, data, int(max(age, 0) * 1000))
+        return _row_with_ttl(key, data, int(max(age, 0) * 1000))
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         if not getattr(settings, "SESSION_FILE_PATH", None):
             raise ImproperlyConfigured(
                 "SESSION_FILE_PATH is not set, and this process may have another temporary folder than the site: set "
@@ -248,9 +248,9 @@ class FileSource(EngineSource):
         length = len(session._get_new_session_key())
         names = sorted(name for name in os.listdir(session.storage_path) if name.startswith(session.file_prefix))
         keys = (name[start:] for name in names if len(name) == start + length and name[start:] > after)
-        return self.each(keys, self.find)
+        return self.load_each(keys, self.load_row)
 
-    def is_key(self, key: str) -> bool:
+    def could_be_key(self, key: str) -> bool:
         # It is a part of a path.
         return is_key(key)
 
@@ -281,7 +281,7 @@ class SignedCookieSource(EngineSource):
     def __init__(self, engine: type[Any], alias: str) -> None:
         super().__init__(_with_random_text(engine), alias)
 
-    def read(self, key: str) -> Row | None:
+    def read_row(self, key: str) -> Row | None:
         session = self.engine()
         salt, age = "django.contrib.sessions.backends.signed_cookies", session.get_session_cookie_age()
         try:
@@ -293,34 +293,34 @@ class SignedCookieSource(EngineSource):
         # Of the servers' clocks this is the one that all processes of the site share.
         return Row(data, deadline) if deadline > now_here() else None
 
-    def delete(self, key: str) -> None:
+    def delete_row(self, key: str) -> None:
         pass
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         raise _not_listed("Signed cookies are in the browsers only")
 
-    def is_key(self, key: str) -> bool:
+    def could_be_key(self, key: str) -> bool:
         return key.count(":") >= 2
 
 
 class RedisSessionsSource(EngineSource):
     """django-redis-sessions."""
 
-    def find(self, key: str) -> Row | None:
+    def load_row(self, key: str) -> Row | None:
         session = self.engine(key)
         name = session.get_real_stored_key(key)
         packed, left = session.server.get(name), session.server.pttl(name)
         if packed is None:
             return None
-        return _row_of(key, decoded(session, packed.decode() if isinstance(packed, bytes) else packed), left)
+        return _row_with_ttl(key, decode_data(session, packed.decode() if isinstance(packed, bytes) else packed), left)
 
-    def write(self, key: str, data: dict[str, Any]) -> None:
-        if not self.opened(None, Client()).exists(key):
+    def write_row(self, key: str, data: dict[str, Any]) -> None:
+        if not self.open_session(None, Client()).exists(key):
             # Its engine saves what is gone, too.
             raise UpdateError
-        super().write(key, data)
+        super().write_row(key, data)
 
-    def rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
+    def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
         if import_module("redis_sessions.settings").SESSION_REDIS_POOL:
             raise _not_listed("SESSION_REDIS_POOL has several servers")
         session = self.engine()
@@ -329,4 +329,4 @@ class RedisSessionsSource(EngineSource):
         pattern = f"{_escaped(start)}*" if start else "[0-9a-z]" * KEY_LENGTH
         names = _texts(session.server.scan_iter(pattern, count=PAGE))
         # A longer prefix of another site may begin as this one.
-        return self.each((name[len(start) :] for name in names if ":" not in name[len(start) :]), self.find)
+        return self.load_each((name[len(start) :] for name in names if ":" not in name[len(start) :]), self.load_row)

@@ -92,7 +92,7 @@ class Command(CleaningCommand):
     def total(self) -> int | None:
         if self.is_growing:
             return drive(in_store(site_stores().before, count_stored))
-        return ask_other_store(source().count)
+        return ask_other_store(source().count_rows)
 
     def work(self) -> None:
         if self.last and not self.is_growing and not source().in_order:
