@@ -97,7 +97,7 @@ def _cleaner(url: str) -> list[tuple[str, str, str]]:
             _rate(receivers.record_beginnings, begun)
             receivers.connect_receivers()
         began = time.perf_counter()
-        ended = sum(cleaning.expired())
+        ended = sum(cleaning.expire_sessions())
         rates[is_on].append(ended / (time.perf_counter() - began))
     return [
         (f"the cleaner, app {'on' if is_on else 'off'}", f"{statistics.median(of):,.0f}", "ends a second")

@@ -610,7 +610,7 @@ class Conf:
             words = f"REDSESS['PROFILE'] must be {Conf.PROFILE.rule.words}; it is {self.PROFILE!r}."
             raise ImproperlyConfigured(words)
 
-    def forget(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
+    def clear_cached(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
         """Receive Django's signal ``setting_changed``. Clear the cache if REDSESS has changed."""
         if setting == "REDSESS":
             self.__dict__.clear()
@@ -618,4 +618,4 @@ class Conf:
 
 SETTINGS: dict[str, Setting[Any]] = {name: each for name, each in vars(Conf).items() if isinstance(each, Setting)}
 conf = Conf()
-setting_changed.connect(conf.forget)
+setting_changed.connect(conf.clear_cached)

@@ -77,7 +77,7 @@ def travel(to: float | timedelta | datetime) -> Iterator[None]:
 
     Raises RuntimeError where the test has no store of its own, ValueError for a time that is not ahead or has no zone.
     """
-    if not (own := _own()):
+    if not (own := _own_stores()):
         raise RuntimeError("travel() moves the clock of a test's own store, and none is open: see own_store().")
     store = own[-1]
     moved_ms, milliseconds = store.moved_ms, _milliseconds_to(to, store)
@@ -85,12 +85,12 @@ def travel(to: float | timedelta | datetime) -> Iterator[None]:
         raise ValueError(f"travel() moves the clock ahead, and not back: {to!r}")
     store.expire_early(milliseconds)
     store.moved_ms += milliseconds
-    _announce()
+    _use_last_opened()
     try:
         yield
     finally:
         store.moved_ms = moved_ms
-        _announce()
+        _use_last_opened()
 
 
 def _milliseconds_to(to: float | timedelta | datetime, store: OwnStore) -> int:
@@ -141,60 +141,60 @@ class OwnStore:
 
     @property
     def is_used(self) -> bool:
-        return self.is_asked or self.prefix in _folder.used()
+        return self.is_asked or self.prefix in _folder.used_prefixes()
 
     @classmethod
     def within(cls) -> OwnStore:
         """Return a store that begins with the sessions of the open one, if any, and in the end restores them."""
         # A worker that was forked has the stores of its parent, as all other workers have.
-        if (own := _own()) and ((outer := own[-1]).is_used or outer.kept):
+        if (own := _own_stores()) and ((outer := own[-1]).is_used or outer.kept):
             kept = outer._dump()
             if any(not name.endswith(b":meta") for keys in kept.values() for name, _, _ in keys):
                 return cls(outer, kept)
         return cls()
 
     def open(self) -> OwnStore:
-        if own := _own():
+        if own := _own_stores():
             self.moved_ms = own[-1].moved_ms
         else:
-            _folder.make()
+            _folder.create()
         _opened.append(self)
-        _announce()
+        _use_last_opened()
         return self
 
     def close(self) -> None:
         if self in _opened:
             _opened.remove(self)
             # Servers that go on use no store any more that is emptied.
-            _announce()
+            _use_last_opened()
             # Of a server that is gone, nothing can be removed. That it is gone is logged.
             with suppress(SessionStoreUnavailable):
                 if self.is_used or self.kept:
                     self.empty()
-            if not _own():
+            if not _own_stores():
                 _folder.remove()
 
     def expire_early(self, milliseconds: int) -> None:
         """Have the keys that expire in the server by themselves do so earlier."""
         for tag, names in self._names() if self.is_used else ():
-            replies = _ask(tag, [("PTTL", name) for name in names])
+            replies = _send_commands(tag, [("PTTL", name) for name in names])
             # The server removes what has no time left.
             sooner = [(name, left - milliseconds) for name, left in zip(names, replies, strict=True) if left > 0]
             if sooner:
-                _ask(tag, [("PEXPIRE", name, left) for name, left in sooner])
+                _send_commands(tag, [("PEXPIRE", name, left) for name, left in sooner])
 
     def empty(self) -> None:
         """Remove the keys of the store, but for those that it had when it was opened: these are as they were."""
         for tag, names in self._names():
-            _ask(tag, [("UNLINK", *names)])
+            _send_commands(tag, [("UNLINK", *names)])
         for tag, keys in self.kept.items():
-            for some in _batches(keys):
-                _ask(tag, [("RESTORE", name, max(ttl, 0), dump) for name, ttl, dump in some])
+            for some in _split(keys):
+                _send_commands(tag, [("RESTORE", name, max(ttl, 0), dump) for name, ttl, dump in some])
 
     def _dump(self) -> Kept:
         found: Kept = defaultdict(list)
         for tag, names in self._names():
-            replies = _ask(tag, [part for name in names for part in (("PTTL", name), ("DUMP", name))])
+            replies = _send_commands(tag, [part for name in names for part in (("PTTL", name), ("DUMP", name))])
             # A key may have expired meanwhile.
             read = zip(names, replies[::2], replies[1::2], strict=True)
             found[tag] += [(name, ttl, dump) for name, ttl, dump in read if dump is not None]
@@ -202,7 +202,10 @@ class OwnStore:
 
     def _names(self) -> Iterator[tuple[str, list[bytes]]]:
         """Yield the names of keys in batches, each with the tag of their partition."""
-        if self.prefix not in _folder.used() and not _ask(self.prefix, [("EXISTS", Partition(self.prefix).meta)])[0]:
+        if (
+            self.prefix not in _folder.used_prefixes()
+            and not _send_commands(self.prefix, [("EXISTS", Partition(self.prefix).meta)])[0]
+        ):
             # The first operation of this process in a store makes that key: there was none.
             return
         found: dict[str, list[bytes]] = defaultdict(list)
@@ -213,13 +216,13 @@ class OwnStore:
             while cursor != 0:
                 # All numbers of partitions are meant: the test may have set another.
                 scan = ("SCAN", cursor or 0, "MATCH", f"{{{self.prefix}[:}}]*", "COUNT", AT_ONCE)
-                [(reply, names)] = _ask(partition.tag, [scan])
+                [(reply, names)] = _send_commands(partition.tag, [scan])
                 cursor = int(reply)
                 for name in names:
                     if own := re.match(rb"\{(%b(?::\d+)?)\}:" % self.prefix.encode(), name):
                         found[own[1].decode()].append(name)
         for tag, names in found.items():
-            yield from ((tag, some) for some in _batches(list(dict.fromkeys(names))))
+            yield from ((tag, some) for some in _split(list(dict.fromkeys(names))))
 
 
 class _Stores(_Result):
@@ -315,33 +318,33 @@ class _Folder:
     def __init__(self) -> None:
         self._path, self._pid = Path(), 0
 
-    def make(self) -> None:
+    def create(self) -> None:
         if self._pid != os.getpid():
             # It stays the same: a process that starts others, as forkserver does, knows it from its own start.
             self._path, self._pid = Path(tempfile.gettempdir()) / f"redsess-tests-{uuid4().hex}", os.getpid()
             os.environ[FOLDER_OF_TESTS] = str(self._path)
         self._path.mkdir(mode=0o700)
 
-    def say(self, *words: object) -> None:
+    def write_open_store(self, *words: object) -> None:
         if self._path.is_dir():
             # At once: nobody reads a part.
             (self._path / "new").write_text(" ".join(map(str, words)))
             (self._path / "new").replace(self._path / "open")
 
-    def used(self) -> set[str]:
+    def used_prefixes(self) -> set[str]:
         """Return the prefixes of the stores that other processes have used."""
         return {path.name for path in self._path.glob("test-*")} if self._pid == os.getpid() else set()
 
     def remove(self) -> None:
         with suppress(SessionStoreUnavailable):
-            for prefix in self.used():
+            for prefix in self.used_prefixes():
                 # A server may have written after the test.
                 store = OwnStore()
                 store.prefix = prefix
                 store.empty()
         rmtree(self._path)
 
-    def read(self) -> str | None:
+    def read_open_store(self) -> str | None:
         """Return the prefix of the store that is open in the process which has started this one."""
         path = Path(os.environ.get(FOLDER_OF_TESTS, ""))
         try:
@@ -359,28 +362,28 @@ _opened: list[OwnStore] = []
 """The stores that are open, the one that is used last."""
 
 
-def _own() -> list[OwnStore]:
+def _own_stores() -> list[OwnStore]:
     """Return the stores that this process has opened. One that was forked leaves those of its parent."""
     return [store for store in _opened if store.pid == os.getpid()]
 
 
-def _prefix() -> str | None:
-    if own := _own():
+def _prefix_of_test() -> str | None:
+    if own := _own_stores():
         own[-1].is_asked = True
         return own[-1].prefix
-    return _folder.read() if FOLDER_OF_TESTS in os.environ else None
+    return _folder.read_open_store() if FOLDER_OF_TESTS in os.environ else None
 
 
-configuration.prefix_of_test = _prefix
+configuration.prefix_of_test = _prefix_of_test
 # What was read before.
-configuration.conf.forget()
+configuration.conf.clear_cached()
 
 
-def _announce() -> None:
+def _use_last_opened() -> None:
     """Use the store that was opened last, here and in the processes that this one has started."""
-    configuration.conf.forget()
-    own = _own()
-    _folder.say(*(own[-1].prefix, own[-1].moved_ms) if own else ())
+    configuration.conf.clear_cached()
+    own = _own_stores()
+    _folder.write_open_store(*(own[-1].prefix, own[-1].moved_ms) if own else ())
     _move_clock(own[-1].moved_ms if own else 0)
 
 
@@ -393,14 +396,14 @@ def _move_clock(milliseconds: int) -> None:
 
 
 def _close_all() -> None:
-    for store in _own()[::-1]:
+    for store in _own_stores()[::-1]:
         store.close()
 
 
-def _ask(tag: str, commands: list[tuple[Any, ...]]) -> list[Any]:
+def _send_commands(tag: str, commands: list[tuple[Any, ...]]) -> list[Any]:
     packed = b"".join(pack_command(*each) for each in commands)
     return drive(attempts.fetch(pool().of(tag), tag, commands[0][0].lower(), packed, len(commands), len(commands)))
 
 
-def _batches(items: list[Any]) -> Iterator[list[Any]]:
+def _split(items: list[Any]) -> Iterator[list[Any]]:
     return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))

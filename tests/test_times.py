@@ -66,7 +66,7 @@ def lived_in(history, users) -> dict[str, str]:
     row(alice, last_seen_at=at_end, ended_at=at_end, reason="logout")
     online.block(bob, until=timezone.now() + timedelta(hours=1), message="Call us.", by=alice)
     viewed.record(here.session, "lamp")
-    cleaning.sample()
+    cleaning.take_sample()
     return {"sid": sid, "user": str(alice.pk), "blocked": str(bob.pk), "row": str(SignIn.objects.latest("pk").pk)}
 
 
@@ -179,7 +179,7 @@ def test_every_command_works_with_every_option(lived_in, settings, tmp_path, mon
     assert {each.name for each in iter_modules(folders)} == set(COMMANDS)
     for service in (cleansessions, cleanviewed):
         # It is asked to stop when it rests for the first time.
-        monkeypatch.setattr(service.Command, "rest", lambda command: setattr(command.stop, "asked", True))
+        monkeypatch.setattr(service.Command, "wait_for_work", lambda command: setattr(command.stop, "asked", True))
     monkeypatch.setattr(cleansessions, "FIRST_JOBS_SECONDS", 0)
     there = {"sid": lived_in["sid"], "file": str(tmp_path / "heart")}
     before, moves = settings.SESSION_ENGINE, {"MOVE_FROM": "django.contrib.sessions.backends.db", "MOVES": True}

@@ -43,7 +43,7 @@ class Backlog(NamedTuple):
     due_guests: int
 
 
-def count_backlog(*, sampled: int = 1000) -> list[ScriptCall[Backlog]]:
+def backlogs_by_partition(*, sampled: int = 1000) -> list[ScriptCall[Backlog]]:
     """Count all sessions and due sessions of each partition. Guests are counted among ``sampled`` due ones only."""
 
     def read(reply: list[int]) -> Backlog:
@@ -53,12 +53,12 @@ def count_backlog(*, sampled: int = 1000) -> list[ScriptCall[Backlog]]:
     return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), read)
 
 
-def next_deadline() -> list[ScriptCall[float | None]]:
+def deadlines_by_partition() -> list[ScriptCall[float | None]]:
     """Read the seconds until the next deadline of each partition. None if it has no session."""
     return on_each(scripts.NEXT_DEADLINE, (), lambda reply: None if reply is None else reply / 1000)
 
 
-def _batch(limit: int, of: str = "sessions") -> int:
+def _check_batch_size(limit: int, of: str = "sessions") -> int:
     if not 1 <= limit <= BATCH_MAX:
         raise ValueError(f"A batch has 1 to {BATCH_MAX} {of}, not {limit}.")
     return min(limit, AT_ONCE_MAX)
@@ -67,7 +67,7 @@ def _batch(limit: int, of: str = "sessions") -> int:
 BATCH_SIZE = 100
 
 
-def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
+def expire_sessions(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda: True) -> Iterator[int]:
     """
     End every session whose deadline has passed. Yield the size of each batch.
 
@@ -75,17 +75,17 @@ def expired(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] = lambda:
     between. After the first batch of a partition, two are sent together. ``go_on`` is called before each sending, and
     False stops the work. Each script reads the clock itself: a session whose deadline has moved meanwhile stays.
     """
-    args = scripts.EXPIRE.arguments(limit=_batch(batch_size), named=ends_are_wanted())
+    args = scripts.EXPIRE.arguments(limit=_check_batch_size(batch_size), named=ends_are_wanted())
     calls = on_each(scripts.EXPIRE, args, batch_result)
     if len(calls) > 1:
         # Most partitions have nothing to do, and all of them can be asked at once.
-        firsts = drive(together(next_deadline()))
+        firsts = drive(together(deadlines_by_partition()))
         calls = [call for call, seconds in zip(calls, firsts, strict=True) if seconds == 0]
         yield 0
-    yield from _until_done(calls, go_on)
+    yield from _run_until_done(calls, go_on)
 
 
-def evicted(
+def evict_sessions(
     *,
     maximum: int | None = None,
     guests: int | None = None,
@@ -93,48 +93,50 @@ def evicted(
     go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[int]:
     """
-    End the sessions above the maximum: guests' first, the longest unseen first. Yield as :func:`expired` does.
+    End the sessions above the maximum: guests' first, the longest unseen first. Yield as :func:`expire_sessions` does.
 
     ``maximum`` is the most sessions, ``guests`` the most guests' sessions. None stands for the setting MAX_SESSIONS or
     MAX_GUESTS. Each script counts the sessions itself, so two cleaners at once do not end too many.
     """
     allowed = eviction.allowance(maximum, guests)
-    args = scripts.EVICT.arguments(**eviction_args(allowed, _batch(batch_size)))
+    args = scripts.EVICT.arguments(**eviction_args(allowed, _check_batch_size(batch_size)))
     calls = on_each(scripts.EVICT, args, batch_result)
     if len(calls) > 1:
-        counts = drive(together(count_backlog(sampled=0)))
+        counts = drive(together(backlogs_by_partition(sampled=0)))
         counted = zip(calls, counts, strict=True)
         calls = [call for call, count in counted if allowed.too_many(count.signed_in, count.guests)]
         yield 0
-    yield from _until_done(calls, go_on)
+    yield from _run_until_done(calls, go_on)
 
 
-def backlog(*, maximum: int | None = None, guests: int | None = None, after_expired: bool = True) -> tuple[int, int]:
+def count_backlog(
+    *, maximum: int | None = None, guests: int | None = None, after_expired: bool = True
+) -> tuple[int, int]:
     """
-    Count the sessions that :func:`expired` would end, and those that :func:`evicted` would end.
+    Count the sessions that :func:`expire_sessions` would end, and those that :func:`evict_sessions` would end.
 
     With ``after_expired``, the second number is counted as if the expired sessions had ended already.
     """
     due, excess = 0, 0
     allowed = eviction.allowance(maximum, guests)
-    for count in drive(together(count_backlog())):
+    for count in drive(together(backlogs_by_partition())):
         due += count.due
         gone, gone_guests = (count.due, count.due_guests) if after_expired else (0, 0)
         excess += allowed.too_many(count.signed_in - (gone - gone_guests), count.guests - gone_guests)
     return due, excess
 
 
-def seconds_to_next() -> float | None:
+def seconds_to_next_deadline() -> float | None:
     """Return the seconds until the next deadline. 0 if a session is due now. None if there is no session."""
-    return min((seconds for seconds in drive(together(next_deadline())) if seconds is not None), default=None)
+    return min((seconds for seconds in drive(together(deadlines_by_partition())) if seconds is not None), default=None)
 
 
-def sample() -> float:
+def take_sample() -> float:
     """Take this minute's sample for ``online.history()``. Return the seconds until the next minute."""
     return min(drive(together(samples.take_samples())))
 
 
-def tell_totals() -> None:
+def report_totals() -> None:
     """Tell observers the store's numbers. One process is enough. Without observers, nothing is asked."""
     if not observers.chosen:
         return
@@ -156,14 +158,14 @@ def tell_totals() -> None:
     )
 
 
-def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
+def trim_viewed_items(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterator[int]:
     """
     Forget all but the ``limit`` most viewed items. Yield the size of each batch.
 
     A ``limit`` of None stands for the setting VIEWED_LIMIT. A batch has up to ``batch_size`` items, 1 to 1 000. Each
     script reads the ranks itself.
     """
-    at_once = _batch(batch_size, "items")
+    at_once = _check_batch_size(batch_size, "items")
     kept = drive(popularity.split_rank(conf.VIEWED_LIMIT if limit is None else limit))
     for call in popularity.trim_items(kept, limit=at_once):
         left = 1
@@ -172,12 +174,12 @@ def trimmed(*, limit: int | None = None, batch_size: int = BATCH_SIZE) -> Iterat
             yield taken
 
 
-def backlog_of_items(*, limit: int) -> int:
-    """Count the items that :func:`trimmed` would forget."""
+def count_excess_items(*, limit: int) -> int:
+    """Count the items that :func:`trim_viewed_items` would forget."""
     return max(0, sum(total.items for total in drive(together(popularity.count_items(1)))) - limit)
 
 
-def _until_done(calls: list[ScriptCall[BatchResult]], go_on: Callable[[], bool]) -> Iterator[int]:
+def _run_until_done(calls: list[ScriptCall[BatchResult]], go_on: Callable[[], bool]) -> Iterator[int]:
     for call in calls:
         at_once, more = 1, True
         while more and go_on():

@@ -51,7 +51,7 @@ class Fault(NamedTuple):
         return self.kind in ("missing", "stray", "differs", "ahead")
 
 
-class Checked(NamedTuple):
+class CheckStep(NamedTuple):
     """
     One step of a check: the cursor of the next step (0: done), how much was compared, and the faults.
 
@@ -83,7 +83,7 @@ class Comparison(NamedTuple):
     without_key: int = 0
 
 
-def check(*, mend: bool = False) -> Iterator[Comparison]:
+def check_store(*, mend: bool = False) -> Iterator[Comparison]:
     """
     Compare every key of the store with the others. With ``mend``, mend the entries that disagree.
 
@@ -94,7 +94,7 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
     space = keyspace()
     for partition in space.partitions:
         for key in partition.lists:
-            yield from _entries(partition, key, mend=mend)
+            yield from _check_list(partition, key, mend=mend)
     # A server lists its own names only. Each is asked by one of the partitions that it has.
     for partition in {server_of(partition): partition for partition in space.partitions}.values():
         cursor = None
@@ -102,19 +102,19 @@ def check(*, mend: bool = False) -> Iterator[Comparison]:
             args = scripts.SCAN_KEYS.arguments(cursor=cursor or 0, pattern=space.pattern, about=1000)
             reply: list[Any] = ScriptCall(partition, scripts.SCAN_KEYS, (), args, list).run()
             cursor = int(reply[0])
-            yield from _keys([_text(name) for name in reply[1]], mend=mend)
+            yield from _check_names([_decode_name(name) for name in reply[1]], mend=mend)
 
 
-def _entries(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Comparison]:
+def _check_list(partition: Partition, key: str, *, mend: bool, owner: str | None = None) -> Iterator[Comparison]:
     cursor, about = None, 1
     while cursor != 0:
-        checked = _check(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
+        checked = _check_entries(partition, key, cursor or 0, about=about, mend=mend, owner=owner).run()
         yield Comparison(checked.entries, checked.faults, checked.sealed, checked.encrypted, checked.without_key)
         cursor = checked.cursor
-        about = _next_about(about, checked.record_bytes)
+        about = _next_batch_size(about, checked.record_bytes)
 
 
-def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
+def _check_names(names: list[str], *, mend: bool) -> Iterator[Comparison]:
     space = keyspace()
     to_check: dict[Partition, list[str]] = {}
     for name in names:
@@ -128,18 +128,18 @@ def _keys(names: list[str], *, mend: bool) -> Iterator[Comparison]:
         for start in range(0, len(of_partition), NAMES_AT_ONCE):
             some = of_partition[start : start + NAMES_AT_ONCE]
             script = scripts.CHECK_KEYS
-            args = script.arguments(mend=mend, names=[_raw(name) for name in some])
+            args = script.arguments(mend=mend, names=[_encode_name(name) for name in some])
             reply: list[list[bytes]] = ScriptCall(partition, script, script.keys(partition), args, list).run()
             faults, too_long = reply
-            yield Comparison(len(some), _faults(faults))
-            for name in map(_text, too_long):
+            yield Comparison(len(some), _read_faults(faults))
+            for name in map(_decode_name, too_long):
                 owner = name.removeprefix(partition.online_user_of(""))
-                yield from _entries(partition, name, mend=mend, owner=owner)
+                yield from _check_list(partition, name, mend=mend, owner=owner)
 
 
-def _check(
+def _check_entries(
     partition: Partition, key: str, cursor: int, *, about: int, mend: bool, owner: str | None = None
-) -> ScriptCall[Checked]:
+) -> ScriptCall[CheckStep]:
     """
     Compare some entries of ``key`` with the other keys, from ``cursor`` on. With ``mend``, mend what disagrees.
 
@@ -147,19 +147,21 @@ def _check(
     user id if ``key`` is a user's list.
     """
     script = scripts.CHECK_ENTRIES
-    args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _raw(owner))
-    return ScriptCall(partition, script, script.keys(partition, walked=_raw(key)), args, _checked)
+    args = script.arguments(mend=mend, cursor=cursor, about=about, owner=None if owner is None else _encode_name(owner))
+    return ScriptCall(partition, script, script.keys(partition, walked=_encode_name(key)), args, _read_step)
 
 
-def _next_about(about: int, record_bytes: int) -> int:
+def _next_batch_size(about: int, record_bytes: int) -> int:
     return max(1, about // 2) if record_bytes > RECORD_BYTES_ENOUGH else min(about * 2, ENTRIES_MAX)
 
 
-def _checked(reply: list[Any], _: EndedSessions) -> Checked:
+def _read_step(reply: list[Any], _: EndedSessions) -> CheckStep:
     cursor, entries, record_bytes, faults, sealed, of_keys = reply
     counts = dict(zip(of_keys[::2], of_keys[1::2], strict=True))
     without_key = sum(count for name, count in counts.items() if not _has_key(name))
-    return Checked(int(cursor), entries, record_bytes, _faults(faults), sealed, sum(counts.values()), without_key)
+    return CheckStep(
+        int(cursor), entries, record_bytes, _read_faults(faults), sealed, sum(counts.values()), without_key
+    )
 
 
 def _has_key(name: bytes) -> bool:
@@ -170,15 +172,15 @@ def _has_key(name: bytes) -> bool:
         return False
 
 
-def _faults(reply: list[bytes]) -> list[Fault]:
-    parts = [_text(part) for part in reply]
+def _read_faults(reply: list[bytes]) -> list[Fault]:
+    parts = [_decode_name(part) for part in reply]
     return [Fault(*each) for each in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
 
 
-def _text(name: bytes) -> str:
+def _decode_name(name: bytes) -> str:
     # With surrogateescape, a name that is not UTF-8 is sent back unchanged.
     return name.decode(errors="surrogateescape")
 
 
-def _raw(text: str) -> bytes:
+def _encode_name(text: str) -> bytes:
     return text.encode(errors="surrogateescape")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
-from django_redsess.cleaning import seconds_to_next
+from django_redsess.cleaning import seconds_to_next_deadline
 from django_redsess.clock import monotonic
 from django_redsess.transport.attempts import notify_observers
 from django_redsess.transport.cluster_map import Cluster
@@ -31,12 +31,12 @@ class HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 
-def sleep_until_due(partitions: Sequence[Partition]) -> Sleep:
+def make_sleeper(partitions: Sequence[Partition]) -> Sleeper:
     """Return a way to sleep until a session of these ``partitions`` is due."""
-    return Polls() if partitions and isinstance(pool(), Cluster) else Waker(partitions)
+    return PollingSleeper() if partitions and isinstance(pool(), Cluster) else WakeUpSleeper(partitions)
 
 
-class Polls:
+class PollingSleeper:
     """
     Ask all partitions for their first deadlines, once a second, in one round trip to each node of a cluster.
 
@@ -44,7 +44,7 @@ class Polls:
     for each partition would be too many.
     """
 
-    def wait(self, seconds: float, *, until: HasFileno) -> None:
+    def sleep(self, seconds: float, *, until: HasFileno) -> None:
         """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
         ends = monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -52,14 +52,14 @@ class Polls:
             while (left := ends - monotonic()) > 0:
                 if selector.select(min(left, POLL_SECONDS)):
                     return
-                if left > POLL_SECONDS and (due_in := seconds_to_next()) is not None:
+                if left > POLL_SECONDS and (due_in := seconds_to_next_deadline()) is not None:
                     ends = min(ends, monotonic() + due_in)
 
     def close(self) -> None:
         pass
 
 
-class Waker:
+class WakeUpSleeper:
     """
     Wait for the ``wake`` keys of all ``partitions`` of the only server, by one BLPOP on a connection of its own.
 
@@ -74,13 +74,13 @@ class Waker:
         self._asked_at = self._answer_by = 0.0
         self._warned = False
 
-    def wait(self, seconds: float, *, until: HasFileno) -> None:
-        """Return when :meth:`Polls.wait` does."""
+    def sleep(self, seconds: float, *, until: HasFileno) -> None:
+        """Return when :meth:`PollingSleeper.sleep` does."""
         ends = monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
             if self._keys and not self._listen(selector, ends):
-                Polls().wait(seconds, until=until)
+                PollingSleeper().sleep(seconds, until=until)
                 return
             while (left := ends - monotonic()) > 0:
                 for key, _ in selector.select(left):
@@ -148,12 +148,12 @@ class Waker:
             logger.warning("Can't wait for %s: %s. Earlier deadlines will be noticed late.", self._keys[0], error)
 
 
-Sleep = Polls | Waker
+Sleeper = PollingSleeper | WakeUpSleeper
 """How a cleaner sleeps."""
 
 
 def _connection() -> Any:
-    # The time-outs here are only for connecting: Waker.wait() waits for the answers.
+    # The time-outs here are only for connecting: WakeUpSleeper.sleep() waits for the answers.
     connections = pool()
     timeouts = {
         name: connections.connection_kwargs.get(name) or PATIENCE_SECONDS

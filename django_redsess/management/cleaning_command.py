@@ -20,11 +20,11 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.terminal import (
     LINE_SECONDS,
     CommandWithExamples,
-    Stop,
+    StopRequest,
     command_errors,
     is_terminal,
+    print_line,
     progress_bar,
-    say,
 )
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ class CleaningCommand(CommandWithExamples):
     """
     A command that works in batches, for one pass or until it is stopped.
 
-    A subclass implements one pass in :meth:`work`, and calls :meth:`batch_done` after each batch. ``counts`` are the
-    numbers that the command reports.
+    A subclass implements one pass in :meth:`do_pass`, and calls :meth:`count_batch` after each batch. ``counts`` are
+    the numbers that the command reports.
     """
 
     counts: dict[str, int]
@@ -69,8 +69,8 @@ class CleaningCommand(CommandWithExamples):
         self.options = options
         self.validate()
         with command_errors():
-            confirmed = self.confirmed()
-            self.stop = Stop()
+            confirmed = self.ask_to_begin()
+            self.stop = StopRequest()
             self._started = self._reported = self._answered = monotonic()
             self._bar: Any = None
             self._reported_counts = dict(self.counts)
@@ -89,27 +89,27 @@ class CleaningCommand(CommandWithExamples):
         if heartbeat is not None and not os.access(heartbeat if heartbeat.exists() else heartbeat.parent, os.W_OK):
             raise CommandError(f"--heartbeat: {heartbeat} can't be written.")
 
-    def confirmed(self) -> bool:
+    def ask_to_begin(self) -> bool:
         """Return whether to begin. A subclass may ask."""
         return True
 
-    def work(self) -> None:
+    def do_pass(self) -> None:
         """Do one pass: all work that is there now, or until ``self.stop.asked``."""
         raise NotImplementedError
 
-    def total(self) -> int | None:
+    def count_work(self) -> int | None:
         """Count the work that is there now, for the progress bar. None if counting would take as long as the work."""
         raise NotImplementedError
 
-    def rest(self) -> None:
+    def wait_for_work(self) -> None:
         """Wait until there may be more work. What this opens is entered into ``self.until_the_end``."""
         raise NotImplementedError
 
-    def how_to_go_on(self) -> str:
+    def retry_advice(self) -> str:
         """Return what a person is to do after an outage that lasted too long."""
         return "run it again"
 
-    def done(self) -> int:
+    def count_done(self) -> int:
         """Return how much was done, for what it says of its speed."""
         return sum(self.counts.values())
 
@@ -117,7 +117,7 @@ class CleaningCommand(CommandWithExamples):
         """Return a sentence about what was done."""
         raise NotImplementedError
 
-    def batch_done(self, what: str, count: int, looked_at: int | None = None) -> bool:
+    def count_batch(self, what: str, count: int, looked_at: int | None = None) -> bool:
         """
         Add ``count`` to ``counts[what]``, report progress if it is time, and return whether to go on.
 
@@ -129,19 +129,19 @@ class CleaningCommand(CommandWithExamples):
         if self._bar is not None:
             self._bar.update(count if looked_at is None else looked_at)
         elif self.options["verbosity"] > 1 and count:
-            self.say(f"{what}: {count:,}")
+            self.print_status(f"{what}: {count:,}")
         elif not self.options["forever"] and monotonic() - self._reported > LINE_SECONDS:
             self._reported = monotonic()
-            self.say(", ".join(f"{each} so far: {number:,}" for each, number in self.counts.items()))
+            self.print_status(", ".join(f"{each} so far: {number:,}" for each, number in self.counts.items()))
         return not self.stop.asked
 
-    def say(self, line: str) -> None:
+    def print_status(self, line: str) -> None:
         """Print a line for a person, unless the verbosity is 0."""
         if self.options["verbosity"] > 0:
             self._clear_bar()
-            say(line, self.for_people)
+            print_line(line, self.for_people)
 
-    def patiently(self, work: Callable[[], T]) -> T | None:
+    def retry_in_outage(self, work: Callable[[], T]) -> T | None:
         """
         Return the result of ``work``. Repeat it while the server can't be reached. None if asked to stop.
 
@@ -156,26 +156,28 @@ class CleaningCommand(CommandWithExamples):
                 if error.lasts and not self.options["forever"]:
                     raise CommandError(str(error)) from error
                 if not self.options["forever"] and now - self._answered > PATIENCE_SECONDS:
-                    raise CommandError(f"{error} Nothing is lost: {self.how_to_go_on()}.") from error
+                    raise CommandError(f"{error} Nothing is lost: {self.retry_advice()}.") from error
                 pause = PAUSE_SECONDS_MIN if self._answered > failed else min(2 * pause, PAUSE_SECONDS_MAX)
                 failed = now
                 self._clear_bar()
-                self.stop.wait(pause)
+                self.stop.wait_for_stop(pause)
         return None
 
     def _run(self) -> None:
         forever = self.options["forever"]
         if not forever and self.options["verbosity"] > 0 and is_terminal(sys.stderr):
-            self._bar = self.until_the_end.enter_context(progress_bar(self.patiently(self.total), wanted=True))
+            self._bar = self.until_the_end.enter_context(
+                progress_bar(self.retry_in_outage(self.count_work), wanted=True)
+            )
         while True:
-            self.patiently(self.work)
+            self.retry_in_outage(self.do_pass)
             if self.stop.asked or not forever:
                 return
             self._beat()
             self._report_minute()
             # Receivers of sessions_ended may use the database. It may have closed the connection meanwhile.
             close_old_connections()
-            self.patiently(self.rest)
+            self.retry_in_outage(self.wait_for_work)
 
     def _report_minute(self) -> None:
         if monotonic() - self._reported < 60:
@@ -183,11 +185,11 @@ class CleaningCommand(CommandWithExamples):
         counts = {name: number - self._reported_counts[name] for name, number in self.counts.items()}
         self._reported, self._reported_counts = monotonic(), dict(self.counts)
         if any(counts.values()):
-            self.say(self.sentence(counts))
+            self.print_status(self.sentence(counts))
 
     def _summarize(self) -> None:
         seconds = monotonic() - self._started
-        done = self.done()
+        done = self.count_done()
         rate = done / seconds if done else 0.0
         worth_telling = done and seconds >= TIMED_SECONDS_MIN
         took = f" That took {seconds:.1f} s: {rate:,.0f} a second." if worth_telling else ""
@@ -199,7 +201,7 @@ class CleaningCommand(CommandWithExamples):
         if self.stop.asked and not self.options["forever"]:
             raise CommandError(f"Stopped. {said}")
         if not self.options["json"]:
-            self.say(said)
+            self.print_status(said)
 
     def _beat(self) -> None:
         if self.options["heartbeat"] is not None:

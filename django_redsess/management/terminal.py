@@ -91,7 +91,7 @@ class Output:
         return str(getattr(self.failure, "strerror", None) or self.failure).rstrip(".")
 
 
-def let_go_of_unwritten() -> None:
+def drop_unwritten_output() -> None:
     """Drop what ``sys.stdout`` and ``sys.stderr`` can't write. Python would try again at its end, and then complain."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -146,7 +146,7 @@ class CommandWithExamples(BaseCommand):
                 sys.exit(UNWRITTEN)
             raise
         finally:
-            let_go_of_unwritten()
+            drop_unwritten_output()
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         if options.get("stdout"):
@@ -189,18 +189,18 @@ class CommandWithExamples(BaseCommand):
 
     def confirm(self, question: str, *, to: str, refused: str) -> bool:
         """Ask on the terminal before doing ``to``. Return whether the answer is yes. Ctrl-C raises ``refused``."""
-        need_terminal(to)
+        require_terminal(to)
         try:
-            say(f"{question} [y/N] ", self.for_people, ending="")
+            print_line(f"{question} [y/N] ", self.for_people, ending="")
             self.for_people.flush()
             if self.for_people.failure is not None:
                 raise CommandError(f"The question can't be shown. {refused}", returncode=UNWRITTEN)
             answer = sys.stdin.readline()
         except KeyboardInterrupt:
-            say("", self.for_people)
+            print_line("", self.for_people)
             raise CommandError(refused, returncode=STOPPED) from None
         if not answer:
-            say("", self.for_people)
+            print_line("", self.for_people)
         return answer.strip().lower() in ("y", "yes")
 
 
@@ -216,7 +216,7 @@ BY_KEY = "pk="
 USER_HELP = "by user name, e-mail address or primary key; pk=7 is the key 7 only"
 
 
-def user_named(name: str) -> AbstractBaseUser | None:
+def find_user(name: str) -> AbstractBaseUser | None:
     """
     Return the user whose user name, natural key, e-mail address or primary key is exactly ``name``, or None.
 
@@ -256,7 +256,7 @@ ALIKE_MAX = 1000
 """So many user names with the same first letters are compared with one that is unknown."""
 
 
-def no_user(names: Sequence[str], or_what: str = "") -> str:
+def unknown_users_text(names: Sequence[str], or_what: str = "") -> str:
     """Return a sentence about ``names``, which no users have. A single one gets the user name that is most alike."""
     text = f"There is no user{or_what} {', '.join(map(printable, names))}."
     if len(names) == 1 and (alike := _alike(names[0])):
@@ -278,7 +278,7 @@ MEANT_MAX = 10
 """So many of the users whom a name may mean are listed."""
 
 
-def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
+def owner_name(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
     """Return the name of the session's user, for display. ``users`` maps ids to the users that exist."""
     if session.user_id in users:
         return printable(str(users[session.user_id].get_username()))
@@ -291,7 +291,7 @@ def owner_of(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def seconds_of(time: str, option: str) -> float:
+def parse_seconds(time: str, option: str) -> float:
     """Return the seconds of a time such as ``5m``. Raises CommandError if ``option`` has none."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", time)
     if match is None or not float(match[1]):
@@ -336,7 +336,7 @@ STOPPED = 130
 """The exit status of a command that Ctrl-C has stopped, as in shells."""
 
 
-def say(line: str, out: OutputWrapper, *, ending: str = "\n") -> None:
+def print_line(line: str, out: OutputWrapper, *, ending: str = "\n") -> None:
     """Print a line for a person."""
     out.write(line, style_func=str, ending=ending)
 
@@ -348,13 +348,13 @@ def csv_line(cells: Iterable[str]) -> str:
     return text.getvalue()
 
 
-def need_terminal(to: str) -> None:
+def require_terminal(to: str) -> None:
     """Raise CommandError if there is no terminal to ask on. ``to`` is what the command is about to do."""
     if not is_terminal(sys.stdin):
         raise CommandError(f"There is no terminal to ask on: give --noinput to {to} without asking.")
 
 
-class Stop:
+class StopRequest:
     """Whether SIGTERM or Ctrl-C has asked the command to stop after the batch under way. A second one kills it."""
 
     def __init__(self) -> None:
@@ -365,7 +365,7 @@ class Stop:
         """Return a file descriptor that can be read as soon as the command is asked to stop."""
         return self._receiver.fileno()
 
-    def wait(self, seconds: float) -> None:
+    def wait_for_stop(self, seconds: float) -> None:
         """Return after ``seconds``, or as soon as the command is asked to stop."""
         self._receiver.settimeout(max(seconds, 0.001))
         with suppress(TimeoutError):

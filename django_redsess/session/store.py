@@ -168,7 +168,7 @@ class SessionStore(SessionState):
         from django_redsess import cleaning
 
         try:
-            for _ in cleaning.expired():
+            for _ in cleaning.expire_sessions():
                 pass
         except SessionStoreUnavailable as error:
             raise ClearingError(str(error)) from error

@@ -49,7 +49,7 @@ def test_there_is_a_picture_of_enough_samples_above_the_whole_list(admin_client,
         note_hours(redis, *(each / 60 for each in minutes))
         assert "redsess-chart" not in admin_client.get(LIST).text
     note_hours(redis, 3, 2)
-    cleaning.sample()
+    cleaning.take_sample()
     assert '<svg class="redsess-chart-picture"' in admin_client.get(LIST).text
     assert "redsess-chart" not in admin_client.get(LIST, {"guests": "true"}).text
 
@@ -80,7 +80,7 @@ def test_who_was_evicted_meanwhile_is_told_guests_apart(admin_client, admin_user
     settings.REDSESS = {"MAX_SESSIONS": 1}
     for session in [{"user": "1"}] * 10 + [{"colour": "blue"}] * 20:
         new_session(**session)
-    cleaning.sample()
+    cleaning.take_sample()
     admin_client.force_login(admin_user)
     # How many of the newest stay differs with the partitions.
     text = Page(admin_client.get(NUMBERS)).text

@@ -32,7 +32,7 @@ def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_
     shoppers = sign_in(new_session, *"12345678")
     for _ in range(5):
         new_session(colour="blue")
-    cleaning.sample()
+    cleaning.take_sample()
     # More than were ever noted are the most.
     shoppers += sign_in(new_session, "9")
     assert "Signed in: 10 now, at most 10 at" in Page(admin_client.get(LIST)).text

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def admin(visitor: Visitor) -> Page:
     """An administrator who looks at a shop with a dozen shoppers."""
     people.bring_in_shoppers()
-    cleaning.sample()
+    cleaning.take_sample()
     page = visitor()
     sign_in(page, "admin", "admin")
     page.goto(LIST)

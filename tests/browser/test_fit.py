@@ -120,7 +120,7 @@ def admin(visitor: Visitor, server: Server) -> Page:
     """A browser in which the administrator of a shop has signed in."""
     people.bring_in_shoppers()
     sign_ins.make()
-    cleaning.sample()
+    cleaning.take_sample()
     have_views(server.client, {"slow-heron": 123_456, "x" * 64: 700, "marmalade": 5000})
     page = visitor()
     sign_in(page, "admin", "admin")

@@ -16,7 +16,7 @@ from django.utils import timezone
 from redis.exceptions import OutOfMemoryError
 
 from django_redsess import cleaning, online, viewed
-from django_redsess.cleaning.wake_up import Waker
+from django_redsess.cleaning.wake_up import WakeUpSleeper
 from testproject import servers
 from tests.helpers.checks import found, messages, url_of, was_called
 from tests.helpers.outages import full
@@ -173,9 +173,9 @@ def test_a_user_who_may_do_what_the_hint_says_can_do_all(set_user, server, parti
     online.details(sessions[-1].sid)
     for option in ("--dry-run", "--check", "--repair", "--max-sessions=1"):
         call_command("cleansessions", option, verbosity=0)
-    with closing(Waker(keyspace().partitions)) as waker, closing(socket.socket()) as nothing:
+    with closing(WakeUpSleeper(keyspace().partitions)) as waker, closing(socket.socket()) as nothing:
         waker.wait(0.01, until=nothing)
-    cleaning.sample()
+    cleaning.take_sample()
     online.history()
     call_command("cleanviewed", limit=1, verbosity=0)
     assert viewed.popular() == [("lamp", 1)]

@@ -16,7 +16,7 @@ def test_due_sessions_go_with_all_that_belongs_to_them(redis, new_session) -> No
         viewed.record(session, "lamp")
     kept = new_session("8")
     make_due(redis, *(session.sid for session in sessions))
-    assert sum(cleaning.expired()) == 250
+    assert sum(cleaning.expire_sessions()) == 250
     assert [session.sid for session in online.sessions()] == [kept.sid]
     assert not [name for name in redis.keys() if b":viewed:" in name]
 
@@ -25,7 +25,7 @@ def test_the_longest_unseen_are_evicted(redis, new_session, partitions) -> None:
     sessions = [new_session("7") for _ in range(40)]
     for number, session in enumerate(sessions):
         make_seen(redis, session.sid, 1000 + number)
-    removed = sum(cleaning.evicted(maximum=8))
+    removed = sum(cleaning.evict_sessions(maximum=8))
     assert removed == 40 - stored(redis)
     assert stored(redis) <= 8
     assert online.get(sessions[-1].sid) is not None
@@ -36,7 +36,7 @@ def test_the_longest_unseen_are_evicted(redis, new_session, partitions) -> None:
 def test_a_session_seen_after_the_scan_survives(redis, new_session) -> None:
     sessions = [new_session("7") for _ in range(10)]
     make_due(redis, *(session.sid for session in sessions))
-    batches = cleaning.expired(batch_size=2)
+    batches = cleaning.expire_sessions(batch_size=2)
     next(batches)
     late = next(session for session in sessions if redis.hexists(keyspace().of_sid(session.sid).login, session.sid))
     redis.zadd(keyspace().of_sid(late.sid).expire, {late.sid: 10_000_000_000_000})
@@ -53,10 +53,10 @@ def test_receivers_are_called_in_this_thread_until_the_cleaner_is_told_to_stop(r
     make_due(redis, *(new_session("7").sid for _ in range(7)))
     sessions_ended.connect(receive)
     try:
-        ended = sum(cleaning.expired(batch_size=1, go_on=lambda: len(threads) < 3))
+        ended = sum(cleaning.expire_sessions(batch_size=1, go_on=lambda: len(threads) < 3))
         assert 3 <= ended <= 4
         # Who stops in between is told of what has ended by then, too.
-        next(filter(None, cleaning.expired(batch_size=1)))
+        next(filter(None, cleaning.expire_sessions(batch_size=1)))
     finally:
         sessions_ended.disconnect(receive)
     assert threads == [threading.get_ident()] * (ended + 1)
@@ -67,4 +67,4 @@ def test_receivers_are_called_in_this_thread_until_the_cleaner_is_told_to_stop(r
 @pytest.mark.parametrize("batch_size", [0, -1, 1001])
 def test_a_batch_that_is_none_is_a_clear_error(batch_size: int) -> None:
     with pytest.raises(ValueError, match="A batch has 1 to 1000 sessions"):
-        list(cleaning.expired(batch_size=batch_size))
+        list(cleaning.expire_sessions(batch_size=batch_size))

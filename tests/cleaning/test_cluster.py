@@ -67,10 +67,10 @@ def test_a_pass_without_work_asks_each_partition_twice(clustered, sessions) -> N
 def test_each_node_is_asked_once_a_second(clustered, sessions, until) -> None:
     # What a process asks at first only is left out.
     for _ in range(3):
-        cleaning.seconds_to_next()
+        cleaning.seconds_to_next_deadline()
     before = calls(clustered)
     began = time.monotonic()
-    wake_up.sleep_until_due(keyspace().partitions).wait(3.5, until=until)
+    wake_up.make_sleeper(keyspace().partitions).sleep(3.5, until=until)
     assert (seconds := time.monotonic() - began) >= 3.5
     asked = [after - so_far for after, so_far in zip(calls(clustered), before, strict=True)]
     [rounds] = {number / count for number, count in zip(asked, partitions_of(clustered), strict=True)}
@@ -81,14 +81,14 @@ def test_an_earlier_deadline_ends_the_sleep(clustered, sessions, until) -> None:
     ending = threading.Timer(0.2, make_due, (clustered.client, sessions[7].sid))
     ending.start()
     began = time.monotonic()
-    wake_up.sleep_until_due(keyspace().partitions).wait(60, until=until)
+    wake_up.make_sleeper(keyspace().partitions).sleep(60, until=until)
     assert time.monotonic() - began < 30
     ending.join()
-    assert cleaning.seconds_to_next() == 0
+    assert cleaning.seconds_to_next_deadline() == 0
 
 
 def test_the_picture_has_a_sample_of_every_node(clustered, sessions) -> None:
-    assert 0 <= cleaning.sample() <= 60
+    assert 0 <= cleaning.take_sample() <= 60
     noted, now = samples_until_now(hours=1)
     assert now.signed_in == 60
     # None where a minute has begun between two nodes.
@@ -117,5 +117,5 @@ def test_the_check_looks_at_every_node(clustered, sessions, capsys) -> None:
         call_command("cleansessions", repair=True)
     for partition in one_of_each.values():
         clustered.client.delete(f"{{{partition.tag}}}:unknown")
-    assert not [fault for step in index_check.check() for fault in step.faults]
+    assert not [fault for step in index_check.check_store() for fault in step.faults]
     assert online.count() == 60

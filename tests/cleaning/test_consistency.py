@@ -89,7 +89,7 @@ def partition_of(sid: str) -> Partition:
 
 
 def faults(*, mend: bool = False) -> list[FaultAsText]:
-    return [(each.kind, each.sid, each.key) for step in index_check.check(mend=mend) for each in step.faults]
+    return [(each.kind, each.sid, each.key) for step in index_check.check_store(mend=mend) for each in step.faults]
 
 
 def everything(client: Redis) -> dict[bytes, Any]:
@@ -463,20 +463,20 @@ def test_damage_under_such_names_is_mended(redis) -> None:
 
 
 @pytest.fixture
-def replies(monkeypatch) -> list[index_check.Checked]:
-    seen: list[index_check.Checked] = []
-    check = index_check._check
+def replies(monkeypatch) -> list[index_check.CheckStep]:
+    seen: list[index_check.CheckStep] = []
+    check = index_check._check_entries
 
     def noted(*args: Any, **options: Any):
         call = check(*args, **options)
 
-        def read(*reply: Any) -> index_check.Checked:
+        def read(*reply: Any) -> index_check.CheckStep:
             seen.append(call.read(*reply))
             return seen[-1]
 
         return replace(call, read=read)
 
-    monkeypatch.setattr(index_check, "_check", noted)
+    monkeypatch.setattr(index_check, "_check_entries", noted)
     return seen
 
 
@@ -533,4 +533,4 @@ def test_every_entry_of_every_key_is_compared(filled, redis) -> None:
     many = partition_of(filled.one_of_many).online_user_of("many")
     # And each key that belongs to one session or user; of a long list, each entry.
     own = [name for name in redis.keys() if any(part in name for part in (b":online:user:", b"}:viewed:", b":ended:"))]
-    assert sum(step.entries for step in index_check.check()) == entries + len(own) + redis.zcard(many)
+    assert sum(step.entries for step in index_check.check_store()) == entries + len(own) + redis.zcard(many)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from django_redsess.cleaning.wake_up import Waker
+from django_redsess.cleaning.wake_up import WakeUpSleeper
 from tests.helpers.outages import TIMEOUT, caches, frozen
 from tests.helpers.running import asleep, wait_until
 from tests.helpers.store import keyspace
@@ -28,13 +28,13 @@ class Sleeper:
     """A waker, and what can wake it besides the server."""
 
     def __init__(self) -> None:
-        self.waker = Waker(keyspace().partitions)
+        self.waker = WakeUpSleeper(keyspace().partitions)
         self.until, self._other_end = socket.socketpair()
 
     def sleep(self, seconds: float) -> float:
         """Wait for so long; return how long it was."""
         began = time.monotonic()
-        self.waker.wait(seconds, until=self.until)
+        self.waker.sleep(seconds, until=self.until)
         return time.monotonic() - began
 
     def interrupt(self) -> None:

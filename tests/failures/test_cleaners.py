@@ -56,7 +56,7 @@ def test_a_cleaner_killed_at_any_step_ends_whole_sessions(redis, child, new_sess
         if kind is Reason.EXPIRED:
             # The next one takes what is left.
             left = stored(redis) - 2
-            assert sum(cleaner.expired()) == left
+            assert sum(cleaner.expire_sessions()) == left
             assert stored(redis) == sum(session.exists(session.session_key) for session in live) == 2
             assert (disagreements(redis), faults()) == ([], [])
         if not ran.killed:
@@ -123,7 +123,7 @@ def test_two_cleaners_beside_traffic_remove_nothing_live_and_their_counts_add_up
     in_an_hour = [session for session in live if session.get_expiry_age() == 3600]
     assert len(in_an_hour) > 50
     assert all(session.exists(session.session_key) for session in in_an_hour)
-    sum(cleaner.expired())
+    sum(cleaner.expire_sessions())
     assert faults() == []
 
 

@@ -226,7 +226,7 @@ def test_a_failover_to_another_clock_and_back_ends_nobody(fail_over, new_session
         assert colours(sessions) == ["blue"] * len(sessions)
         sessions += [new_session(user, colour="blue") for user in (f"{10 + number}", "")]
         viewed.record(sessions[0], f"item {number}")
-        assert sum(cleaning.expired()) == 0
+        assert sum(cleaning.expire_sessions()) == 0
         in_lists = {each.sid for each in online.sessions(guests=True, limit=50)}
         assert in_lists == {each.sid for each in sessions}
         assert online.count() == sum("_auth_user_id" in each for each in sessions)

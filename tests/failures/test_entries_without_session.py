@@ -82,10 +82,10 @@ def block() -> None:
 
 WORKS: dict[str, tuple[Callable[[], object], set[str]]] = {
     "read": (read, set()),
-    "expire": (lambda: list(cleaning.expired()), {"expire"}),
+    "expire": (lambda: list(cleaning.expire_sessions()), {"expire"}),
     # A guest may stay above the maximum.
-    "evict": (lambda: list(cleaning.evicted(maximum=1)), {"recent"}),
-    "evict guests": (lambda: list(cleaning.evicted(guests=0)), {"guests"}),
+    "evict": (lambda: list(cleaning.evict_sessions(maximum=1)), {"recent"}),
+    "evict guests": (lambda: list(cleaning.evict_sessions(guests=0)), {"guests"}),
     "sign in": (lambda: sign_in("7"), set()),
     "end a user's": (lambda: online.end_user(USER), {"online:user:7"}),
     "block": (block, {"online:user:7"}),

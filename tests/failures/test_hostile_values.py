@@ -53,7 +53,7 @@ def world(partitions, settings, monkeypatch) -> World:
     viewed.record(visitor.session, "lamp")
     viewed.record(visitor.session, "chair")
     online.block(mallory, until=datetime.now(UTC) + timedelta(hours=1), message="Call us.")
-    cleaning.sample()
+    cleaning.take_sample()
     return World(root, visitor, alice, mallory, visitor.session.sid, str(guest.sid))
 
 
@@ -157,13 +157,13 @@ READERS: dict[str, Read] = {
     "popular": lambda world: [viewed.popular(), viewed.popular(offset=1), viewed.rank(1), viewed.total()],
     "views": lambda world: [viewed.count("lamp"), viewed.recent(world.sid)],
     "record": lambda world: viewed.record(world.visitor.session, "lamp"),
-    "cleaner": lambda world: [cleaning.sample(), cleaning.tell_totals(), cleaning.backlog()],
+    "cleaner": lambda world: [cleaning.take_sample(), cleaning.report_totals(), cleaning.count_backlog()],
     **{line: command(line) for line in COMMANDS},
-    "trimmed": lambda world: list(cleaning.trimmed(limit=1)),
+    "trimmed": lambda world: list(cleaning.trim_viewed_items(limit=1)),
     "reset": lambda world: [viewed.reset("lamp"), viewed.reset_all()],
     "new session": lambda world: SessionStore().create(),
     "sign in": lambda world: sign_in(world.alice),
-    "evicted": lambda world: list(cleaning.evicted(maximum=1)),
+    "evicted": lambda world: list(cleaning.evict_sessions(maximum=1)),
     "end": lambda world: online.end_all(),
 }
 OF_NUMBERS = [

@@ -280,7 +280,7 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(clus
     viewed.record(session, "lamp")
     assert viewed.popular() == [("lamp", 1)]
     assert len(online.sessions(order="last_seen_at")) == online.count() == 3
-    cleaning.sample()
+    cleaning.take_sample()
     online.history()
     for option in ("--dry-run", "--check", "--repair"):
         call_command("cleansessions", option, verbosity=0)

@@ -24,8 +24,8 @@ HEADER = "X-Session-Ended"
 # Each says how many sessions it has ended.
 WAYS: dict[str, Callable[[str], int]] = {
     "kicked": lambda sid: len(online.end(sid, message="x" * 200)),
-    "expired": lambda sid: sum(cleaning.expired()),
-    "evicted": lambda sid: sum(cleaning.evicted(maximum=0)),
+    "expired": lambda sid: sum(cleaning.expire_sessions()),
+    "evicted": lambda sid: sum(cleaning.evict_sessions(maximum=0)),
     "replaced": lambda sid: len(drive(operations.end_by_sid([sid], operations.Ending(Reason.REPLACED)))),
 }
 

@@ -69,13 +69,13 @@ def test_nobody_is_signed_out(stepped, settings, new_session, back: int, limits:
             assert_there(key)
             assert_there(key, number=number)
         viewed.record(SessionStore(keys[0]), "lamp")
-    list(cleaning.expired())
+    list(cleaning.expire_sessions())
     stepped.set(0)
-    list(cleaning.expired())
+    list(cleaning.expire_sessions())
     for key in keys:
         assert_there(key)
         assert_there(key, again=True)
-    list(cleaning.expired())
+    list(cleaning.expire_sessions())
     assert online.count() == 3
 
 

@@ -149,7 +149,7 @@ def fill(client: Any) -> dict[str, str]:
     loaded = SessionStore(keys["user"])
     loaded.load()
     drive(tries.count(loaded, "7", maximum=5, seconds=300))
-    cleaning.sample()
+    cleaning.take_sample()
     return keys
 
 
@@ -206,5 +206,5 @@ def _ended(client: Any) -> dict[str, str]:
     online.end(sid_of(keys["kicked with a message"]), message=MESSAGE)
     drive(messages.tell_users(["15"], MESSAGE))
     make_due(client, sid_of(keys["expired"]))
-    assert sum(cleaning.expired()) == 1
+    assert sum(cleaning.expire_sessions()) == 1
     return keys

@@ -192,7 +192,7 @@ def test_it_is_refused_to_whom_it_does_not_suit(golden, settings) -> None:
 
 
 def test_it_is_cleaned_checked_and_repaired(golden, redis, capsys) -> None:
-    assert sum(cleaning.expired()) == 0
+    assert sum(cleaning.expire_sessions()) == 0
     call_command("cleansessions", check=True)
     assert "and 3 encrypted" in capsys.readouterr().out
     lost = sid_of(golden.session_keys["user"])

@@ -84,12 +84,12 @@ def view(session_key: str, item: str) -> bool:
 
 def clean(batch_size: int = cleaning.BATCH_SIZE) -> int:
     """End what is due; return how many that were."""
-    return sum(cleaning.expired(batch_size=batch_size))
+    return sum(cleaning.expire_sessions(batch_size=batch_size))
 
 
 def evict(maximum: int, batch_size: int) -> int:
     """End what is too much; return how many that were."""
-    return sum(cleaning.evicted(maximum=maximum, batch_size=batch_size))
+    return sum(cleaning.evict_sessions(maximum=maximum, batch_size=batch_size))
 
 
 def request(session_key: str, data: dict[str, Any], *, passive: bool = False) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class World:
         online.end(self.ended.sid or "")
         make_due(client, self.due.sid or "")
         online.block(User(pk=6), until=timezone.now() + timedelta(hours=1), message="Call us.")
-        cleaning.sample()
+        cleaning.take_sample()
         self.partition = keyspace().partitions[0]
         self.coming, self.copied = sid_of(new_key()), _stored("5", size="M")
         sid = self.copied.sid or ""
@@ -349,10 +349,10 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: operations.end_above(LIMIT, "7", keep=world.user.sid or "").run(),
         lambda world: _has(world.user, colour="blue") and _are_gone(world.quiet_user),
     ),
-    "clean_on_create": (_clean_on_create, lambda world: sum(cleaning.expired()) == 0),
-    "expire": (lambda world: list(cleaning.expired()), lambda world: sum(cleaning.expired()) == 0),
+    "clean_on_create": (_clean_on_create, lambda world: sum(cleaning.expire_sessions()) == 0),
+    "expire": (lambda world: list(cleaning.expire_sessions()), lambda world: sum(cleaning.expire_sessions()) == 0),
     "evict": (
-        lambda world: list(cleaning.evicted(maximum=1, guests=0)),
+        lambda world: list(cleaning.evict_sessions(maximum=1, guests=0)),
         lambda world: _are_gone(world.guest, world.quiet_guest),
     ),
     "record_a_view": (
@@ -367,7 +367,7 @@ CALLS: dict[str, tuple[Callable[[World], object], Callable[[World], bool]]] = {
         lambda world: [call.run() for call in popularity.trim_items([0], limit=10)],
         lambda world: _no_views(),
     ),
-    "sample": (lambda world: cleaning.sample(), lambda world: True),
+    "sample": (lambda world: cleaning.take_sample(), lambda world: True),
     "take_new_secret_key": (lambda world: drive(agreement.take_new_secret_key()), lambda world: True),
 }
 """What is done by a single call, and what holds afterwards."""
@@ -411,7 +411,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "total of views": viewed.total,
         "rank": lambda: viewed.rank(1),
         "items to move": lambda: len(reading.read_viewed_items(sid).run()),
-        "backlog": lambda: [call.run() for call in cleaning.count_backlog()],
+        "backlog": lambda: [call.run() for call in cleaning.backlogs_by_partition()],
         "next deadline": lambda: [call.run() is None for call in cleaning.next_deadline()],
         "check": faults,
         "gone": lambda: SessionStore(world.ended.session_key).exists(world.ended.session_key),

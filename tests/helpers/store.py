@@ -159,7 +159,7 @@ def names_of_sessions(client: redis.Redis) -> list[bytes]:
 
 def faults(*, mend: bool = False) -> list[str]:
     """Return what ``cleansessions --check`` finds, or ``--repair`` mends."""
-    return [str(fault) for step in index_check.check(mend=mend) for fault in step.faults]
+    return [str(fault) for step in index_check.check_store(mend=mend) for fault in step.faults]
 
 
 def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
@@ -216,13 +216,13 @@ def have_agreed() -> None:
 def have_partitions(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Use a store of ``count`` partitions until the end of the test."""
     monkeypatch.setattr(Conf, "PARTITIONS", count)
-    conf.forget()
+    conf.clear_cached()
 
 
 def have_encryption(monkeypatch: pytest.MonkeyPatch) -> None:
     """Encrypt what this process writes until the end of the test."""
     monkeypatch.setattr(Conf, "ENCRYPT", True)
-    conf.forget()
+    conf.clear_cached()
 
 
 def traces(redis: redis_py.Redis, session_key: str) -> list[str]:

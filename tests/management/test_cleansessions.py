@@ -56,8 +56,8 @@ def test_no_batch_is_larger_than_asked(redis, new_session, commands, capsys) -> 
     make_due(redis, *(session.sid for session in sessions[:10]))
     sizes = [redis.zcount(partition.expire, 0, 1) for partition in keyspace().partitions]
     # The server learns these scripts.
-    cleaner.seconds_to_next()
-    cleaner.backlog()
+    cleaner.seconds_to_next_deadline()
+    cleaner.count_backlog()
     commands()
     call_command("cleansessions", batch_size=3, verbosity=2)
     batches = [int(size) for size in re.findall(r"^expired: (\d+)$", capsys.readouterr().out, re.MULTILINE)]

@@ -93,7 +93,7 @@ def test_no_batch_is_larger_than_asked_and_each_is_one_call(redis, partitions, c
 @pytest.mark.usefixtures("partitions")
 def test_an_item_viewed_often_after_the_scan_survives(redis) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(200)})
-    batches = cleaning.trimmed(limit=20, batch_size=10)
+    batches = cleaning.trim_viewed_items(limit=20, batch_size=10)
     next(batches)
     late = min(views_of(redis).items(), key=lambda entry: entry[1])[0]
     have_views(redis, {late: 1000})
@@ -125,7 +125,7 @@ def test_views_that_are_counted_meanwhile_all_count(redis, new_session) -> None:
 def test_two_at_once_take_each_item_once(redis) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(1000)})
     with ThreadPoolExecutor(2) as threads:
-        counts = threads.map(lambda _: sum(cleaning.trimmed(limit=100, batch_size=5)), range(2))
+        counts = threads.map(lambda _: sum(cleaning.trim_viewed_items(limit=100, batch_size=5)), range(2))
     assert sum(counts) == 900
     assert views_of(redis) == {f"item {number}": number + 1 for number in range(900, 1000)}
 

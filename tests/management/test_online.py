@@ -130,8 +130,8 @@ def test_everyone_ends_with_who_was_evicted(redis, new_session) -> None:
     note(redis, now_of(redis).replace(second=0, microsecond=0) - timedelta(minutes=1))
     for number in range(13):
         new_session(str(number) if number < 8 else "", colour="blue")
-    evicted = sum(cleaning.evicted(maximum=4, guests=1))
-    cleaning.sample()
+    evicted = sum(cleaning.evict_sessions(maximum=4, guests=1))
+    cleaning.take_sample()
     signed_in = 8 - online.count()
     assert 0 < signed_in < evicted
     last = f"Evicted in the last 24 hours: {evicted - signed_in} of guests, {signed_in} of users."

@@ -10,7 +10,7 @@ def test_the_cleaner_exports_the_numbers_of_the_store(settings, new_session) -> 
         new_session().flush()
         new_session(colour="blue")
         assert not [name for name in traces.metrics if name.startswith("redsess.store")]
-        cleaning.tell_totals()
+        cleaning.report_totals()
         found = {name: points[0].value for name, points in traces.metrics.items() if name.startswith("redsess.store")}
     assert found["redsess.store.signed_in"] == found["redsess.store.guests"] == 1
     assert found["redsess.store.lag_seconds"] == 0

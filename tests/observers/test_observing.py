@@ -351,7 +351,7 @@ def test_checks_are_told(redis, notes) -> None:
 
 
 def test_the_wait_of_the_cleaner_is_told(redis, notes) -> None:
-    waker, (readable, other) = wake_up.Waker(keyspace().partitions), socket.socketpair()
+    waker, (readable, other) = wake_up.WakeUpSleeper(keyspace().partitions), socket.socketpair()
     ringing = threading.Timer(0.2, redis.rpush, (keyspace().partitions[0].wake, "1"))
     ringing.start()
     with readable, other:
@@ -373,7 +373,7 @@ def test_no_observer_learns_who_it_was(redis, notes) -> None:
     assert told.count("Server(") >= 3
     for secret in (key, sid, "4711"):
         assert secret not in told
-    list(cleaning.expired())
+    list(cleaning.expire_sessions())
 
 
 @pytest.mark.unit

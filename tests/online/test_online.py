@@ -346,7 +346,7 @@ def test_ending_all_takes_250_a_step_and_may_be_stopped(redis) -> None:
 
 def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> None:
     sids = sign_in(new_session, "7", "8", "7")
-    cleaning.sample()
+    cleaning.take_sample()
     user = User(pk=7)
     assert (
         asyncio.run(online.asessions(order="created_at", limit=2)) == online.sessions(order="created_at", limit=2) != []

@@ -567,7 +567,7 @@ def test_what_is_due_meanwhile_is_no_obstacle(redis) -> None:
 
     def clean() -> None:
         make_due(redis, *[sid for sid in (next(due, None),) if sid])
-        sum(cleaning.expired())
+        sum(cleaning.expire_sessions())
 
     end(BulkEnding(SessionFilter(), keep_users=["2"]), clean)
     assert sids_there(redis) <= protected

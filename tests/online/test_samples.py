@@ -36,7 +36,7 @@ def kept(client: redis_py.Redis) -> int:
 
 
 def sampled() -> samples.Sample:
-    cleaning.sample()
+    cleaning.take_sample()
     [sample] = online.history()
     return sample
 
@@ -47,15 +47,15 @@ def test_a_sample_is_of_its_minute_and_tells_how_long_it_is_until_the_next(redis
     left = 60 - now.second - now.microsecond / 1e6
     for _ in range(2):
         # The script's clock has milliseconds, cut off.
-        assert left - 5 < cleaning.sample() <= left + 0.001
+        assert left - 5 < cleaning.take_sample() <= left + 0.001
     assert sampled().at == now.replace(second=0, microsecond=0)
 
 
 def test_there_is_one_sample_a_minute_however_often_and_from_however_many_threads(redis, new_session) -> None:
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: cleaning.sample(), range(8)))
+        list(threads.map(lambda _: cleaning.take_sample(), range(8)))
     new_session("7")
-    cleaning.sample()
+    cleaning.take_sample()
     assert kept(redis) == 1
     # The first one.
     assert [sample.signed_in for sample in online.history()] == [0]
@@ -65,7 +65,7 @@ def test_a_new_minute_has_a_new_sample(redis, new_session) -> None:
     this_minute = now_of(redis).replace(second=0, microsecond=0)
     note(redis, this_minute - timedelta(minutes=1))
     new_session("7")
-    cleaning.sample()
+    cleaning.take_sample()
     assert [sample.at for sample in online.history()] == [this_minute - timedelta(minutes=1), this_minute]
     assert online.history()[-1].signed_in == 1
 
@@ -88,7 +88,7 @@ def sign_out(session: SessionStore) -> None:
 
 def expire(redis: Any, *sessions: SessionStore) -> None:
     make_due(redis, *(session.sid for session in sessions))
-    list(cleaning.expired())
+    list(cleaning.expire_sessions())
 
 
 def test_what_has_ended_is_counted_by_reason(redis, new_session) -> None:
@@ -100,7 +100,7 @@ def test_what_has_ended_is_counted_by_reason(redis, new_session) -> None:
         # What is gone does not end again.
         online.end(*(session.sid for session in sessions[3:6]))
     expire(redis, *sessions[6:10])
-    evicted = sum(cleaning.evicted(maximum=4))
+    evicted = sum(cleaning.evict_sessions(maximum=4))
     assert evicted > 0
     counts = {"logout": 1, "invalidated": 2, "kicked": 3, "expired": 4, "evicted": evicted}
     sample = sampled()
@@ -113,7 +113,7 @@ def test_of_what_has_ended_guests_are_counted_apart(redis, new_session) -> None:
     members = [new_session(f"user {number}") for number in range(3)]
     expire(redis, *guests[:2], members[0])
     online.end(guests[2].sid, guests[3].sid, guests[4].sid)
-    evicted = sum(cleaning.evicted(guests=1))
+    evicted = sum(cleaning.evict_sessions(guests=1))
     assert evicted > 0
     sample = sampled()
     assert sample.guests_ended == {**NOTHING_ENDED, "kicked": 3, "expired": 2, "evicted": evicted}
@@ -206,7 +206,7 @@ def test_who_was_active_is_unknown_before_a_cleaner_counted_it(redis, partitions
 
 @pytest.mark.parametrize("strange", [b"", b"\xff 1 2", b"9" * 5000 + b" 1 2", b"1 2 x"])
 def test_a_foreign_entry_is_no_number_of_active_sessions(redis, strange: bytes) -> None:
-    cleaning.sample()
+    cleaning.take_sample()
     redis.zadd(keyspace().partitions[0].samples_active, {strange: now_of(redis).timestamp() * 1000})
     assert [sample.active for sample in online.history()] == [0]
     assert samples_until_now()[0][0].active == 0
@@ -216,7 +216,7 @@ def test_samples_older_than_32_days_go(redis) -> None:
     now = now_of(redis)
     for days in (365, 40, 32.1, 31.9, 20):
         note(redis, now - timedelta(days=days), active=(1, 1))
-    cleaning.sample()
+    cleaning.take_sample()
     assert kept(redis) == 3
     assert redis.zcard(keyspace().partitions[0].samples_active) == 3
     assert len(online.history(hours=10_000)) == 3
@@ -241,7 +241,7 @@ def thin_out_all(client: redis_py.Redis) -> list[samples.Sample]:
         for partition in keyspace().partitions:
             for name in partition.both_samples if len(sizes) > 1 else ():
                 client.zpopmax(name)
-        cleaning.sample()
+        cleaning.take_sample()
         sizes.append(kept(client))
     return online.history(hours=10_000)
 
@@ -307,10 +307,10 @@ def test_the_partitions_of_a_minute_are_added_up(redis, partitions) -> None:
 
 
 def test_sampling_and_reading_take_a_round_trip_a_partition_each(commands, partitions) -> None:
-    cleaning.sample()
+    cleaning.take_sample()
     online.history()
     commands()
-    cleaning.sample()
+    cleaning.take_sample()
     assert commands()["evalsha"] == partitions
     online.history(hours=48)
     assert commands()["evalsha"] == partitions
@@ -319,7 +319,7 @@ def test_sampling_and_reading_take_a_round_trip_a_partition_each(commands, parti
 def test_a_minute_that_not_all_partitions_know_makes_no_dip(redis, new_session, partitions) -> None:
     for number in range(40):
         new_session(str(number))
-    cleaning.sample()
+    cleaning.take_sample()
     assert [sample.created for sample in online.history()] == [40]
     redis.delete(keyspace().partitions[0].samples)
     assert online.history() == []
@@ -327,7 +327,7 @@ def test_a_minute_that_not_all_partitions_know_makes_no_dip(redis, new_session, 
 
 def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_session) -> None:
     new_session("7")
-    cleaning.sample()
+    cleaning.take_sample()
     for partition in keyspace().partitions:
         [(note, minute)] = redis.zrange(partition.samples, 0, -1, withscores=True)
         redis.delete(partition.samples)

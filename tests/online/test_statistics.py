@@ -53,7 +53,7 @@ def test_the_lag_is_that_of_the_earliest_deadline_and_nobody_is_ended_by_asking(
 
 def test_the_newest_sample_tells_when_the_cleaner_was_seen(redis) -> None:
     before = now_of(redis)
-    cleaning.sample()
+    cleaning.take_sample()
     seen = online.totals().sampled_at
     assert seen is not None
     assert before - timedelta(minutes=1) <= seen <= now_of(redis)
@@ -87,13 +87,13 @@ class Listener:
 def test_the_cleaner_tells_observers_of_the_numbers_and_reads_none_where_nobody_observes(
     settings, new_session, commands
 ) -> None:
-    cleaning.sample()
+    cleaning.take_sample()
     new_session("7")
     commands()
-    cleaning.tell_totals()
+    cleaning.report_totals()
     assert "hmget" not in commands()
     settings.REDSESS = {**settings.REDSESS, "OBSERVERS": [f"{__name__}.Listener"], "MAX_SESSIONS": 50}
-    cleaning.tell_totals()
+    cleaning.report_totals()
     [(name, facts)] = Listener.events
     Listener.events.clear()
     assert name == "store_counted"
@@ -108,7 +108,7 @@ def test_the_cleaner_tells_observers_of_the_numbers_and_reads_none_where_nobody_
 def test_the_cleaner_tells_them_each_minute(settings, monkeypatch) -> None:
     settings.REDSESS = {**settings.REDSESS, "OBSERVERS": [f"{__name__}.Listener"]}
     # It is stopped when it would rest.
-    monkeypatch.setattr(cleansessions.Command, "rest", lambda command: setattr(command.stop, "asked", True))
+    monkeypatch.setattr(cleansessions.Command, "wait_for_work", lambda command: setattr(command.stop, "asked", True))
     call_command("cleansessions", forever=True, verbosity=0)
     told = [name for name, _ in Listener.events]
     Listener.events.clear()

@@ -140,14 +140,14 @@ def text_of(header: str) -> str:
 
 def expire(redis: redis_py.Redis, sid: str) -> None:
     make_due(redis, sid)
-    assert sum(cleaning.expired()) == 1
+    assert sum(cleaning.expire_sessions()) == 1
 
 
 # How sessions end, why, and how many milliseconds that is told. Whoever finds them: see test_signals.py.
 WAYS: dict[str, tuple[Callable[[redis_py.Redis, str], object], Reason, int]] = {
     "kicked": (lambda redis, sid: online.end(sid), Reason.KICKED, DAY),
     "expired": (expire, Reason.EXPIRED, HOUR),
-    "evicted": (lambda redis, sid: list(cleaning.evicted(maximum=0)), Reason.EVICTED, HOUR),
+    "evicted": (lambda redis, sid: list(cleaning.evict_sessions(maximum=0)), Reason.EVICTED, HOUR),
     "replaced": (
         lambda redis, sid: drive(operations.end_by_sid([sid], operations.Ending(Reason.REPLACED))),
         Reason.REPLACED,

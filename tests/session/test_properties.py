@@ -92,7 +92,7 @@ class Sessions(RuleBasedStateMachine):
         self.checked: tuple[Any, ...] = ()
 
     def teardown(self) -> None:
-        conf.forget()
+        conf.clear_cached()
         self.redis.flushall()
 
     # Opening a session
@@ -268,10 +268,10 @@ class Sessions(RuleBasedStateMachine):
             self.due.add(session_key)
             if any(actor.key == session_key and actor.base is not None for actor in self.actors.values()):
                 # Who has read it knows when it is due, unless somebody has moved that, as here.
-                assert sum(cleaning.expired()) <= len(self.due)
+                assert sum(cleaning.expire_sessions()) <= len(self.due)
                 self.due.clear()
         elif what == "clean":
-            assert sum(cleaning.expired()) <= len(self.due)
+            assert sum(cleaning.expire_sessions()) <= len(self.due)
             self.due.clear()
         elif what == "list":
             signed_in = {sid_of(key): user_of(one.data) for key, one in self.stored.items() if user_of(one.data)}

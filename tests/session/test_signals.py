@@ -78,13 +78,13 @@ def test_any_user_id_arrives_intact(told, redis, new_session, user_id: str) -> N
     sids = [new_session(user_id).sid for _ in range(2)]
     assert {found.sid for found in online.sessions(user_ids=[user_id])} == {*sids}
     make_due(redis, sids[0])
-    assert sum(cleaning.expired()) == 1
+    assert sum(cleaning.expire_sessions()) == 1
     online.end(sids[1])
     assert ends(told) == [(sids[0], user_id, "expired"), (sids[1], user_id, "kicked")]
 
 
 WAYS_TO_EXPIRE: dict[str, Callable[[], object]] = {
-    "cleaner": lambda: list(cleaning.expired()),
+    "cleaner": lambda: list(cleaning.expire_sessions()),
     "clear_expired": SessionStore.clear_expired,
     "aclear_expired": lambda: async_to_sync(SessionStore.aclear_expired)(),
     "clearsessions": lambda: call_command("clearsessions"),
@@ -98,7 +98,7 @@ WAYS_TO_EXPIRE: dict[str, Callable[[], object]] = {
 
 
 WAYS_TO_EVICT: dict[str, Callable[[], object]] = {
-    "cleaner": lambda: list(cleaning.evicted()),
+    "cleaner": lambda: list(cleaning.evict_sessions()),
     "cleansessions": lambda: call_command("cleansessions", verbosity=0),
     "create": lambda: add_session("7"),
 }
@@ -156,7 +156,7 @@ def test_of_two_cleaners_at_once_one_tells_each_end(told, redis, new_session) ->
 
     def clean() -> None:
         both.wait(10)
-        list(cleaning.expired(batch_size=7))
+        list(cleaning.expire_sessions(batch_size=7))
 
     threads = [threading.Thread(target=clean) for _ in range(2)]
     for thread in threads:
@@ -178,7 +178,7 @@ def test_the_end_of_a_damaged_record_is_told_as_any_other(
     record = redis.hget(partition.login, session.sid)
     redis.hset(partition.login, session.sid, record[:at] + b"\xff" + record[at + 1 : kept])
     make_due(redis, session.sid, other.sid)
-    assert sum(cleaning.expired()) == 2
+    assert sum(cleaning.expire_sessions()) == 2
     assert sorted(ends(told)) == sorted([(session.sid, user_id, "expired"), (other.sid, "8", "expired")])
     # Whose it was nobody knew: the user's list still has it.
     redis.flushall()
@@ -245,7 +245,7 @@ def test_ending_what_is_gone_tells_nothing(told, new_session) -> None:
     online.end(sid)
     for delete in WAYS_TO_DELETE.values():
         delete(key)
-    list(cleaning.expired())
+    list(cleaning.expire_sessions())
     SessionStore().flush()
     SessionStore("no such session " + "x" * 20).delete()
     assert told == []
@@ -309,7 +309,7 @@ def test_a_receiver_that_raises_is_logged_and_stops_neither_what_ends_nor_a_requ
 ) -> None:
     sessions = [new_session("7") for _ in range(7)]
     make_due(redis, *(session.sid for session in sessions[2:]))
-    assert sum(cleaning.expired(batch_size=2)) == 5
+    assert sum(cleaning.expire_sessions(batch_size=2)) == 5
     for way, session in zip(("delete", "adelete"), sessions, strict=False):
         WAYS_TO_DELETE[way](session.session_key)
     # The cleaner tells in batches of two, and then each delete of one.
@@ -569,5 +569,5 @@ def test_an_end_in_a_request_says_who_ended_it(batches, browser, alice, new_sess
 def test_a_cleaner_tells_of_many_at_once_and_nobody_of_more_than_250(batches, redis, new_session) -> None:
     make_due(redis, *(new_session("7").sid for _ in range(300)))
     batches.clear()
-    assert sum(cleaning.expired(batch_size=250)) == 300
+    assert sum(cleaning.expire_sessions(batch_size=250)) == 300
     assert sorted(len(batch["sessions"]) for batch in batches) == [50, 250]

@@ -49,17 +49,17 @@ def test_last_seen_samples_and_the_cleaner_go_by_the_moved_clock(settings, new_s
     settings.REDSESS = {"TOUCH_INTERVAL": 10, "IDLE_TIMEOUT": DAY}
     with own_store():
         session = new_session("1")
-        cleaning.sample()
+        cleaning.take_sample()
         at = last_seen_at(session).replace(microsecond=0) + timedelta(hours=3)
         with travel(at):
             every_operation.request(session.session_key, {})
             assert at - timedelta(seconds=10) <= last_seen_at(session) < at + timedelta(hours=1)
             assert online.count(active_seconds=MINUTE) == 1
-            cleaning.sample()
+            cleaning.take_sample()
             taken = [sample.at for sample in online.history()]
             assert timedelta(hours=2) < taken[-1] - taken[0] < timedelta(hours=4)
         with travel(2 * DAY):
-            assert sum(cleaning.expired()) == 1
+            assert sum(cleaning.expire_sessions()) == 1
 
 
 @pytest.mark.django_db

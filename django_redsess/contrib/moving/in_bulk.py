@@ -94,7 +94,7 @@ def move_rows(after: str = "", *, dry_run: bool = False, begun: set[str] | None 
         begun.difference_update(name for name, _ in page)
         yield PageResult(moved, before, 0, len(page) - moved - before, page[-1][0])
         if not dry_run:
-            for _ in cleaning.evicted():
+            for _ in cleaning.evict_sessions():
                 pass
 
 

@@ -12,10 +12,10 @@ from django_redsess.management.terminal import (
     USER_HELP,
     CommandWithExamples,
     command_errors,
-    no_user,
-    say,
-    seconds_of,
-    user_named,
+    find_user,
+    parse_seconds,
+    print_line,
+    unknown_users_text,
 )
 from django_redsess.online import labels
 from django_redsess.online.blocking import LISTED_MAX, LONGEST
@@ -53,9 +53,9 @@ class Command(CommandWithExamples):
             if options["list"]:
                 self.output.is_all = True
                 return self._list()
-            users = {name: user_named(name) for name in dict.fromkeys(options["users"])}
+            users = {name: find_user(name) for name in dict.fromkeys(options["users"])}
             if unknown := [name for name, user in users.items() if user is None]:
-                raise CommandError(f"Nothing was done. {no_user(unknown)}")
+                raise CommandError(f"Nothing was done. {unknown_users_text(unknown)}")
             for name, user in users.items():
                 if user is not None:
                     self._lift(name, user) if options["lift"] else self._block(name, user, options)
@@ -72,7 +72,7 @@ class Command(CommandWithExamples):
             notice.check_message(options["message"])
         except ValueError as error:
             raise CommandError(f"--message: {error}") from error
-        self._seconds = seconds_of(options["time"], "--for") if options["time"] else 0
+        self._seconds = parse_seconds(options["time"], "--for") if options["time"] else 0
         if self._seconds > LONGEST.total_seconds():
             raise CommandError(
                 f"--for is at most {LONGEST.days}d. To keep somebody out for good, deactivate the account."
@@ -84,11 +84,11 @@ class Command(CommandWithExamples):
         sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
         worth = labels.confirmation_text(ended.confirmed_by)
         blocked = f"{printable(name)}: blocked until {labels.exactly(until)}, {sessions} ended."
-        say(f"{blocked} {worth}".strip(), self.stdout)
+        print_line(f"{blocked} {worth}".strip(), self.stdout)
 
     def _lift(self, name: str, user: AbstractBaseUser) -> None:
         lifted = online.unblock(user)
-        say(f"{printable(name)}: {'can sign in again.' if lifted else 'was not blocked.'}", self.stdout)
+        print_line(f"{printable(name)}: {'can sign in again.' if lifted else 'was not blocked.'}", self.stdout)
 
     def _list(self) -> None:
         # All at once. In pages, a block that is over meanwhile would move the others.
@@ -97,9 +97,9 @@ class Command(CommandWithExamples):
         for each in found:
             who = f", by {_name(users, each.by)}" if each.by else ""
             message = f": {printable(each.message)}" if each.message else ""
-            say(f"{_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}", self.stdout)
+            print_line(f"{_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}", self.stdout)
         if not found:
-            say("Nobody is blocked.", self.stdout)
+            print_line("Nobody is blocked.", self.stdout)
 
 
 def _name(users: dict[str, AbstractBaseUser], user_id: str) -> str:

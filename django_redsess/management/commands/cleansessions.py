@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_redsess import cleaning
 from django_redsess.cleaning import index_check
-from django_redsess.cleaning.wake_up import Sleep, sleep_until_due
+from django_redsess.cleaning.wake_up import Sleeper, make_sleeper
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.management.cleaning_command import CleaningCommand
@@ -76,7 +76,7 @@ class Command(CleaningCommand):
         self.counts = dict.fromkeys(COMPARED, 0) if self.comparing else {"expired": 0, "evicted": 0}
         if options["guests"] is not None:
             self.counts = {"evicted": 0}
-        self._sleep: Sleep | None = None
+        self._sleeper: Sleeper | None = None
         self._next_sample = 0.0
         # Not at once: each deploy starts it again, and it would be the same work each time.
         self._next_hour = monotonic() + FIRST_JOBS_SECONDS
@@ -99,17 +99,17 @@ class Command(CleaningCommand):
         self.kinds = [kind for kind, name in KINDS.items() if only in (None, name) and kind in self.counts]
         super().validate()
 
-    def total(self) -> int | None:
+    def count_work(self) -> int | None:
         if self.comparing:
             return None
         return sum(self._backlog().values())
 
-    def done(self) -> int:
+    def count_done(self) -> int:
         if not self.comparing:
-            return super().done()
+            return super().count_done()
         return self.counts["compared"] + self.counts["faults"] + self.counts["mended"]
 
-    def work(self) -> None:
+    def do_pass(self) -> None:
         if self.comparing:
             self._compare()
         elif self.options["dry_run"]:
@@ -117,16 +117,16 @@ class Command(CleaningCommand):
         else:
             self._clean()
 
-    def rest(self) -> None:
-        if self._sleep is None:
+    def wait_for_work(self) -> None:
+        if self._sleeper is None:
             # Only deadlines need a wake-up call. The maximum does not.
-            self._sleep = sleep_until_due(keyspace().partitions if "expired" in self.kinds else [])
-            self.until_the_end.enter_context(closing(self._sleep))
-        due_in = cleaning.seconds_to_next() if "expired" in self.kinds else None
+            self._sleeper = make_sleeper(keyspace().partitions if "expired" in self.kinds else [])
+            self.until_the_end.enter_context(closing(self._sleeper))
+        due_in = cleaning.seconds_to_next_deadline() if "expired" in self.kinds else None
         seconds = min(REST_SECONDS_MAX, self._next_sample - monotonic())
         if due_in is not None:
             seconds = min(seconds, due_in)
-        self._sleep.wait(max(REST_SECONDS_MIN, seconds), until=self.stop)
+        self._sleeper.sleep(max(REST_SECONDS_MIN, seconds), until=self.stop)
 
     def sentence(self, counts: dict[str, int]) -> str:
         if self.comparing:
@@ -142,20 +142,20 @@ class Command(CleaningCommand):
         return f"{verb} {expired} and {evicted} of {self.maximum:,}."
 
     def _backlog(self) -> dict[str, int]:
-        found = cleaning.backlog(maximum=self.maximum, guests=self.guests, after_expired="expired" in self.kinds)
+        found = cleaning.count_backlog(maximum=self.maximum, guests=self.guests, after_expired="expired" in self.kinds)
         return {kind: count for kind, count in zip(KINDS, found, strict=True) if kind in self.kinds}
 
     def _clean(self) -> None:
         how: dict[str, Any] = {"batch_size": self.options["batch_size"], "go_on": lambda: not self.stop.asked}
         if "expired" in self.kinds:
-            for count in cleaning.expired(**how):
-                self.batch_done("expired", count)
+            for count in cleaning.expire_sessions(**how):
+                self.count_batch("expired", count)
         if "evicted" in self.kinds:
-            for count in cleaning.evicted(maximum=self.maximum, guests=self.guests, **how):
-                self.batch_done("evicted", count)
+            for count in cleaning.evict_sessions(maximum=self.maximum, guests=self.guests, **how):
+                self.count_batch("evicted", count)
         if self.options["forever"] and monotonic() >= self._next_sample:
-            self._next_sample = monotonic() + cleaning.sample()
-            cleaning.tell_totals()
+            self._next_sample = monotonic() + cleaning.take_sample()
+            cleaning.report_totals()
         if self.options["forever"] and monotonic() >= self._next_hour:
             self._next_hour = monotonic() + JOBS_SECONDS
             # Whatever goes wrong there must not stop the cleaner.
@@ -169,16 +169,16 @@ class Command(CleaningCommand):
         if not self.options["repair"]:
             # After an outage, the comparison starts again, and so do its counts.
             self.counts = dict.fromkeys(self.counts, 0)
-        for step in index_check.check(mend=self.options["repair"]):
+        for step in index_check.check_store(mend=self.options["repair"]):
             for fault in step.faults:
                 self.counts["faults"] += 1
                 self.counts["mended"] += self.options["repair"] and fault.can_be_mended
                 if self.counts["faults"] <= FAULTS_SHOWN or self.options["verbosity"] > 1:
-                    self.say(str(fault))
+                    self.print_status(str(fault))
                 elif self.counts["faults"] == FAULTS_SHOWN + 1:
-                    self.say("… and more: --verbosity 2 shows them all.")
+                    self.print_status("… and more: --verbosity 2 shows them all.")
             self.counts["sealed"] += step.sealed
             self.counts["encrypted"] += step.encrypted
             self.counts["without_key"] += step.without_key
-            if not self.batch_done("compared", step.entries):
+            if not self.count_batch("compared", step.entries):
                 return

@@ -48,28 +48,28 @@ class Command(CleaningCommand):
         self.limit = self.options["limit"] or conf.VIEWED_LIMIT
         super().validate()
 
-    def confirmed(self) -> bool:
+    def ask_to_begin(self) -> bool:
         if self.options["dry_run"] or not self.options["interactive"]:
             return True
-        count, items = cleaning.backlog_of_items(limit=self.limit), cleaning.backlog_of_items(limit=0)
+        count, items = cleaning.count_excess_items(limit=self.limit), cleaning.count_excess_items(limit=0)
         if count <= items * ASKED_ABOVE:
             return True
         views = f"the views of {count:,} of {items:,} items"
         return self.confirm(f"Forget {views}?", to=f"forget {views}", refused="Nothing was removed.")
 
-    def total(self) -> int:
-        return cleaning.backlog_of_items(limit=self.limit)
+    def count_work(self) -> int:
+        return cleaning.count_excess_items(limit=self.limit)
 
-    def work(self) -> None:
+    def do_pass(self) -> None:
         if self.options["dry_run"]:
-            self.counts["items"] = self.total()
+            self.counts["items"] = self.count_work()
             return
-        for count in cleaning.trimmed(limit=self.limit, batch_size=self.options["batch_size"]):
-            if not self.batch_done("items", count):
+        for count in cleaning.trim_viewed_items(limit=self.limit, batch_size=self.options["batch_size"]):
+            if not self.count_batch("items", count):
                 return
 
-    def rest(self) -> None:
-        self.stop.wait(REST_SECONDS)
+    def wait_for_work(self) -> None:
+        self.stop.wait_for_stop(REST_SECONDS)
 
     def sentence(self, counts: dict[str, int]) -> str:
         verb = "There are" if self.options["dry_run"] else "Removed"

@@ -16,15 +16,15 @@ from django_redsess.management.terminal import (
     STOPPED,
     USER_HELP,
     CommandWithExamples,
-    Stop,
+    StopRequest,
     command_errors,
+    find_user,
     is_terminal,
-    need_terminal,
-    no_user,
-    owner_of,
+    owner_name,
+    print_line,
     progress_bar,
-    say,
-    user_named,
+    require_terminal,
+    unknown_users_text,
 )
 from django_redsess.online import EndedList, labels
 from django_redsess.online.ending import confirmed_too_few, least_confirmed
@@ -79,7 +79,7 @@ class Command(CommandWithExamples):
         with command_errors():
             if options["new_secret_key"]:
                 if options["interactive"]:
-                    need_terminal("end all sessions")
+                    require_terminal("end all sessions")
                 # Until the new key is taken, all other operations fail.
                 drive(agreement.take_new_secret_key())
             self._resolve()
@@ -115,10 +115,10 @@ class Command(CommandWithExamples):
         targets = list(dict.fromkeys(self.options["targets"]))
         keep = list(dict.fromkeys(self.options["keep"] or ()))
         sessions = {session.sid: session for session in online.find([*targets, *keep])}
-        users = {name: user for name in targets if (user := user_named(name)) is not None}
+        users = {name: user for name in targets if (user := find_user(name)) is not None}
         _reject("A user and a session have this name:", [name for name in users if name in sessions])
         if unknown := [name for name in targets if name not in users and not is_sid(name)]:
-            raise CommandError(f"Nothing was ended. {no_user(unknown, ' or session')}")
+            raise CommandError(f"Nothing was ended. {unknown_users_text(unknown, ' or session')}")
         # If this sid is mistyped, the session that it should keep would end.
         _reject("--keep: there is no session", [sid for sid in keep if sid not in sessions])
         if len(users) > USERS_MAX:
@@ -152,7 +152,7 @@ class Command(CommandWithExamples):
         owners = users_by_id({session.user_id for session in self.single})
         for session in self.single:
             tally.add(session.user_id)
-            self._say(f"{owner_of(session, owners)}: the session {session.sid}")
+            self._say(f"{owner_name(session, owners)}: the session {session.sid}")
         self._whose = str(tally)
         return tally.sessions
 
@@ -163,7 +163,7 @@ class Command(CommandWithExamples):
         return self.confirm(f"End {self._whose}?", to=f"end {_sessions(count)}", refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
-        tally, stop, told = _Tally(), Stop(), monotonic()
+        tally, stop, told = _Tally(), StopRequest(), monotonic()
         wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and is_terminal(sys.stderr)
         try:
             # A signal takes effect after the batch under way, so that all ended sessions are counted.
@@ -219,7 +219,7 @@ class Command(CommandWithExamples):
     def _say(self, line: str) -> None:
         """Print a line for a person. Without ``--noinput``, it is printed at any verbosity."""
         if self.options["verbosity"] > 0 or self.options["interactive"]:
-            say(line, self.for_people)
+            print_line(line, self.for_people)
             self.for_people.flush()
 
 

@@ -24,13 +24,13 @@ from django_redsess.management.terminal import (
     CommandWithExamples,
     command_errors,
     csv_line,
+    find_user,
     is_terminal,
-    no_user,
-    owner_of,
+    owner_name,
+    parse_seconds,
+    print_line,
     progress_bar,
-    say,
-    seconds_of,
-    user_named,
+    unknown_users_text,
 )
 from django_redsess.online import Session, fields, labels
 from django_redsess.online.browsers import browser_name
@@ -90,7 +90,7 @@ def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str,
     if (now - session.last_seen_at).total_seconds() >= 60:
         ago = timesince(session.last_seen_at, now, time_strings=AGES, depth=1)
     return {
-        "user": owner_of(session, users),
+        "user": owner_name(session, users),
         "signed in": _time(session.created_at) if session.created_at else "",
         # Django puts a no-break space between number and unit.
         "last seen": ago.replace("\xa0", " "),
@@ -243,7 +243,7 @@ class Command(CommandWithExamples):
                 raise CommandError(f"--{option} can't be empty.")
         active = options["active"]
         if active is not None:
-            active = seconds_of_active() if active is True else seconds_of(active, "--active")
+            active = seconds_of_active() if active is True else parse_seconds(active, "--active")
         self._active_seconds = active
 
     def _list(self) -> None:
@@ -257,7 +257,7 @@ class Command(CommandWithExamples):
         elif self.options["csv"]:
             # No byte order mark: a program in a pipe would take it for text.
             columns = fields.without_request(fields.SESSION)
-            say(csv_line(column.name for column in columns), self.stdout)
+            print_line(csv_line(column.name for column in columns), self.stdout)
             self._stream(pages, count, lambda record: csv_line(csv_row(record, columns)))
         else:
             self._print([session for page in pages for session in page], count)
@@ -289,7 +289,7 @@ class Command(CommandWithExamples):
     def _say_how_far(self, looked: LookedThrough, newest: str) -> None:
         if looked.is_all:
             return
-        say(f"Looked through the {looked.count:,} {newest} only. Older ones may match, too.", self.stderr)
+        print_line(f"Looked through the {looked.count:,} {newest} only. Older ones may match, too.", self.stderr)
 
     def _stream(self, pages: Iterator[list[Session]], count: int, line_of: Callable[[ExportedRow], str]) -> None:
         total, written = max(0, min(count - self.options["offset"], self.options["limit"])), 0
@@ -302,12 +302,12 @@ class Command(CommandWithExamples):
                 # The command endsessions takes these names.
                 names = {user_id: user.get_username() for user_id, user in users.items()}
                 for described in fields.describe_sessions(page, names):
-                    say(line_of(exported_row(described, columns)), self.stdout)
+                    print_line(line_of(exported_row(described, columns)), self.stdout)
                 written += len(page)
                 if bar is not None:
                     bar.update(len(page))
         if on_terminal:
-            say(self._sentence(written, count), self.stderr)
+            print_line(self._sentence(written, count), self.stderr)
 
     def _user_ids(self) -> list[str] | None:
         names, term, staff = self.options["user"], self.options["search"], self.options["staff"]
@@ -316,9 +316,9 @@ class Command(CommandWithExamples):
         model = get_user_model()
         users, fields = model._base_manager.all(), {field.name for field in model._meta.get_fields()}
         if names:
-            found = {name: user_named(name) for name in names}
+            found = {name: find_user(name) for name in names}
             if unknown := [name for name, user in found.items() if user is None]:
-                raise CommandError(f"--user: {no_user(unknown)}")
+                raise CommandError(f"--user: {unknown_users_text(unknown)}")
             users = users.filter(pk__in=[user.pk for user in found.values() if user is not None])
         if term:
             searched = dict.fromkeys([model.USERNAME_FIELD, model.get_email_field_name(), "first_name", "last_name"])
@@ -331,7 +331,7 @@ class Command(CommandWithExamples):
         matching = list(users.order_by("pk").only("pk")[: USERS_MAX + 1])
         if len(matching) > USERS_MAX:
             text = f"More than {USERS_MAX:,} users match: only sessions of the first {USERS_MAX:,} are listed."
-            say(text, self.stderr)
+            print_line(text, self.stderr)
         return [user_id_of(user) for user in matching[:USERS_MAX]]
 
     def _print(self, sessions: list[Session], count: int) -> None:
@@ -340,15 +340,17 @@ class Command(CommandWithExamples):
             # A file, or another program, gets all columns.
             width = shutil.get_terminal_size().columns if self.stdout.isatty() else sys.maxsize
             for line in lines(sessions, users, width):
-                say(line, self.stdout)
-        say(self._sentence(len(sessions), count), self.stdout)
+                print_line(line, self.stdout)
+        print_line(self._sentence(len(sessions), count), self.stdout)
         if name := moving_from():
-            say(f"Sessions move here from {name}. Those that have not moved are not listed or counted.", self.stdout)
+            print_line(
+                f"Sessions move here from {name}. Those that have not moved are not listed or counted.", self.stdout
+            )
         if self.options["guests"] and (samples := online.history()):
             users_evicted, guests_evicted = count_evicted(samples)
             if users_evicted or guests_evicted:
                 text = f"Evicted in the last 24 hours: {guests_evicted:,} of guests, {users_evicted:,} of users."
-                say(text, self.stdout)
+                print_line(text, self.stdout)
 
     def _sentence(self, listed: int, count: int) -> str:
         first, options = self.options["offset"], self.options

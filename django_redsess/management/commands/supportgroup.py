@@ -7,7 +7,7 @@ from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser, no_translations
 
-from django_redsess.management.terminal import CommandWithExamples, command_errors, say
+from django_redsess.management.terminal import CommandWithExamples, command_errors, print_line
 from django_redsess.online.labels import printable
 
 GIVEN = {
@@ -46,7 +46,7 @@ class Command(CommandWithExamples):
         with command_errors():
             told = self._give(name)
         for line in told if verbosity else ():
-            say(line, self.stdout)
+            print_line(line, self.stdout)
 
     def _give(self, name: str) -> list[str]:
         """Make or complete the group, and return what to print."""

@@ -60,7 +60,7 @@ def test_a_locked_database_is_waited_for_once_and_then_left_alone(file: Path, re
         # SQLite would wait for 20 seconds, each time.
         assert signs_in_and_out() < 10
         make_due(redis, *(new_session(str(number)).sid for number in range(9)))
-        assert sum(cleaning.expired()) == 9
+        assert sum(cleaning.expire_sessions()) == 9
         [line] = lines(caplog)
         assert "locked" in line
         # One begin and one end of alice; nine of others.

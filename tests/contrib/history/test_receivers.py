@@ -63,7 +63,7 @@ def test_who_ends_a_session_and_the_message_remain(alice, admin_client) -> None:
 def test_what_the_cleaner_ends_is_closed(redis, new_session) -> None:
     sids = [new_session(str(number)).sid for number in range(1, 301)]
     make_due(redis, *sids[1:])
-    assert sum(cleaning.expired()) == 299
+    assert sum(cleaning.expire_sessions()) == 299
     assert SignIn.objects.filter(reason="expired", ended_at__isnull=False).count() == 299
     assert SignIn.objects.get(ended_at=None).user_id == 1
 

@@ -242,7 +242,7 @@ def test_the_cleaner_has_it_done(alice, unrecorded, monkeypatch) -> None:
     unrecorded(sign_in, str(alice.pk))
     monkeypatch.setattr(cleansessions, "FIRST_JOBS_SECONDS", 0)
     # It runs until it is stopped: here by what it rests for.
-    monkeypatch.setattr(cleansessions.Command, "rest", lambda command: setattr(command.stop, "asked", True))
+    monkeypatch.setattr(cleansessions.Command, "wait_for_work", lambda command: setattr(command.stop, "asked", True))
     call_command("cleansessions", "--forever", verbosity=0)
     assert SignIn.objects.filter(ended_is_about=True).count() == 1
     assert SignIn.objects.filter(ended_at=None).count() == 1
@@ -260,7 +260,7 @@ def test_a_job_that_fails_does_not_stop_the_cleaner(alice, monkeypatch, caplog) 
 
     monkeypatch.setattr(cleansessions, "FIRST_JOBS_SECONDS", 0)
     monkeypatch.setattr(cleansessions, "JOBS_SECONDS", 0)
-    monkeypatch.setattr(cleansessions.Command, "rest", rest)
+    monkeypatch.setattr(cleansessions.Command, "wait_for_work", rest)
     cleaning.hourly.connect(fails)
     try:
         call_command("cleansessions", "--forever", verbosity=0)

@@ -30,7 +30,7 @@ def test_what_is_filled_in_is_what_the_engine_writes(redis: redis_py.Redis, part
     newest = online.sessions(limit=1) if not due else []
     assert [(session.user_id, session.address[:4]) for session in newest] == [("200", "198.")][: len(newest)]
     assert sum(item.views for item in viewed.popular(limit=100)) == 6000
-    assert sum(cleaning.expired()) == (1200 if due else 0)
+    assert sum(cleaning.expire_sessions()) == (1200 if due else 0)
 
 
 def test_round_trips_commands_and_time_are_counted() -> None:

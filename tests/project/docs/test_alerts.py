@@ -31,7 +31,7 @@ def promtool(*arguments: str, given: bytes = b"") -> tuple[int, str]:
 
 def page() -> str:
     """The metrics of a site on which all has happened that they count."""
-    cleaning.sample()
+    cleaning.take_sample()
     observer = Observer()
     observer.operation("read", Server("127.0.0.1", 6379, 0), 0.001, None)
     for event in ("outage_begun", "outage_over"):

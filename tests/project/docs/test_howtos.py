@@ -110,7 +110,7 @@ urlpatterns.append(path("", include((shop, "shop"))))
         "names": "product = Product.objects.create(slug='lamp')",
     },
     "accounts": {"names": "from django.contrib.auth.models import Group; Group.objects.create(name='Acme')"},
-    "events": {"names": "from django_redsess import cleaning; cleaning.sample()"},
+    "events": {"names": "from django_redsess import cleaning; cleaning.take_sample()"},
     # Without a worker: a task runs where it is sent.
     "celery": {"settings": "CELERY_TASK_ALWAYS_EAGER = True"},
     "sockets": {

@@ -30,7 +30,7 @@ def move_sessions(*, dry_run: bool = False) -> Iterator[PageResult]:
     if not dry_run:
         with using(both.before):
             # No cleaner works there any more.
-            for _ in cleaning.expired():
+            for _ in cleaning.expire_sessions():
                 pass
         _copy_blocks(both)
     for sids in _sid_pages(both.before):
@@ -43,7 +43,7 @@ def move_sessions(*, dry_run: bool = False) -> Iterator[PageResult]:
         yield PageResult(
             len(moved), left=_count_staying(both, [sid for sid in sids if sid not in moved]), last=sids[-1]
         )
-        for _ in cleaning.evicted():
+        for _ in cleaning.evict_sessions():
             pass
     if not dry_run:
         for sids in _sid_pages(both.next):

@@ -18,9 +18,9 @@ from django_redsess.management.terminal import (
     USER_HELP,
     command_errors,
     csv_line,
-    no_user,
-    say,
-    user_named,
+    find_user,
+    print_line,
+    unknown_users_text,
 )
 from django_redsess.online import fields
 from django_redsess.online.fields import DescribedRow, Field, csv_row, exported_row
@@ -74,11 +74,11 @@ class Command(CleaningCommand):
         self.counts = {"blocked": 0, "closed": 0, "inserted": 0, "pruned": 0}
         super().handle(*args, **options)
 
-    def total(self) -> int | None:
+    def count_work(self) -> int | None:
         of_repair = repair.count_to_compare() if self.options["repair"] else 0
         return of_repair + (repair.rows_to_prune().count() if self.options["prune"] else 0)
 
-    def work(self) -> None:
+    def do_pass(self) -> None:
         works: dict[str, Callable[[repair.GoOn], repair.Batches]] = {}
         if self.options["repair"]:
             works |= {"blocked": blocks.restore_blocks, "closed": repair.close_ended, "inserted": repair.insert_missing}
@@ -86,7 +86,7 @@ class Command(CleaningCommand):
             works["pruned"] = repair.prune
         for name, work in works.items():
             for changed, looked_at in work(lambda: not self.stop.asked):
-                self.batch_done(name, changed, looked_at)
+                self.count_batch(name, changed, looked_at)
 
     def sentence(self, counts: dict[str, int]) -> str:
         said = []
@@ -99,12 +99,12 @@ class Command(CleaningCommand):
         return " ".join(said)
 
     def _export(self, name: str, *, as_json: bool) -> None:
-        user = user_named(name)
+        user = find_user(name)
         if user is None:
-            raise CommandError(no_user([name]))
+            raise CommandError(unknown_users_text([name]))
         columns = (*fields.without_request(fields.SIGN_IN), *STORED)
         if not as_json:
-            say(csv_line(column.name for column in columns), self.stdout)
+            print_line(csv_line(column.name for column in columns), self.stdout)
         # The file is the same in all languages.
         with translation.override(None):
             for each in _described(user):
@@ -112,7 +112,7 @@ class Command(CleaningCommand):
                 if as_json:
                     self.stdout.write(json.dumps(record))
                 else:
-                    say(csv_line(csv_row(record, columns)), self.stdout)
+                    print_line(csv_line(csv_row(record, columns)), self.stdout)
 
 
 def _described(user: AbstractBaseUser) -> Iterator[dict[str, Any]]:

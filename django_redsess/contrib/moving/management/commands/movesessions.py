@@ -89,19 +89,19 @@ class Command(CleaningCommand):
                     "is deleted there at once. To move sessions back, move them as you have moved them here."
                 )
 
-    def total(self) -> int | None:
+    def count_work(self) -> int | None:
         if self.is_growing:
             return drive(in_store(site_stores().before, count_stored))
         return ask_other_store(source().count_rows)
 
-    def work(self) -> None:
+    def do_pass(self) -> None:
         if self.last and not self.is_growing and not source().in_order:
             self._restart_counts()
         for page in self._run_pages():
             self.last = page.last
             for name in ("before", "ended", "left"):
                 self.counts[name] += getattr(page, name)
-            if not self.batch_done("done", page.done, page.rows):
+            if not self.count_batch("done", page.done, page.rows):
                 return
 
     def _restart_counts(self) -> None:
@@ -124,8 +124,8 @@ class Command(CleaningCommand):
             return in_bulk.bring_rows_back(after)
         return in_bulk.move_rows(after, dry_run=self.options["dry_run"], begun=self.begun)
 
-    def how_to_go_on(self) -> str:
-        return f"go on with --from {self.last[:2]}" if self.last and source().in_order else super().how_to_go_on()
+    def retry_advice(self) -> str:
+        return f"go on with --from {self.last[:2]}" if self.last and source().in_order else super().retry_advice()
 
     def sentence(self, counts: dict[str, int]) -> str:
         done, before, ended, left = (f"{counts[name]:,}" for name in ("done", "before", "ended", "left"))
