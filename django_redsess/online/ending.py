@@ -37,7 +37,7 @@ class BulkEnding:
     End all sessions that match ``session_filter``. Call ``run`` once or several times, or ``step``, until ``done``.
 
     If no list has them together, they are found at the first step: see
-    :func:`django_redsess.online.searching.matching`. The search is by last seen with ``by_seen``, else by sign-in.
+    :func:`django_redsess.online.searching.find_matching`. The search is by last seen with ``by_seen``, else by sign-in.
     ``limit`` is how many of what it finds end at most, the latest first: with some of the newest gone, another search
     reaches older ones, which nobody has counted.
 
