@@ -24,9 +24,8 @@ from django.urls import URLPattern, URLResolver
 from django_redsess.middleware import interruption
 from django_redsess.responses import busy_response, cookie_key
 from django_redsess.session.lock import SessionLock, reading_anew
-from django_redsess.session.state import is_key
 from django_redsess.session.store import django_request, session_of
-from django_redsess.transport.keys import sid_of
+from django_redsess.transport.keys import is_session_key, sid_of
 from django_redsess.transport.steps import Steps
 
 __all__ = ["one_at_a_time"]
@@ -160,7 +159,7 @@ def _new_lock(request: HttpRequest, hold: float) -> SessionLock | None:
     plain = django_request(request)
     # By what the request brought, since the object may have another key by now, which no other request has.
     key = (session.visit.key if session.visit is not None else None) or cookie_key(plain)
-    if key is None or not is_key(key) or LOCK in plain.__dict__:
+    if key is None or not is_session_key(key) or LOCK in plain.__dict__:
         return None
     if session.visit is None:
         raise ImproperlyConfigured(NO_SESSION)

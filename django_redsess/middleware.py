@@ -125,7 +125,7 @@ class Closing:
         found = self.session.cookie.notice
         if found and not self.shared:
             add_at_the_end(self.request, self.response, found)
-        elif not self.shared:
+        elif not self.shared and "_redsess_told" in self.request.__dict__:
             store_late_message(self.request, self.response)
         if self.session.accessed:
             patch_vary_headers(self.response, ("Cookie",))

@@ -22,12 +22,12 @@ end
 
 -- Write a deadline. `before` is the one so far, or that of the old sid; nil for a new session.
 local function set_deadline(sid, due, before)
-  local sooner = not before or due < before
-  local first = sooner and first_deadline()
+  -- A cleaner sleeps until the first deadline, a day at most. An earlier one wakes it: once, however many come.
+  local may_wake = (not before or due < before) and due < now + DAY
+  local first = may_wake and first_deadline()
   redis.call("ZADD", expire, digits(due), sid)
-  -- A cleaner sleeps until the first deadline. An earlier one wakes it: once, however many come.
   -- pcall: the session is written, even if a full server refuses this.
-  if sooner and (not first or due < first) and redis.pcall("LLEN", wake) == 0 then
+  if may_wake and (not first or due < first) and redis.pcall("LLEN", wake) == 0 then
     redis.pcall("LPUSH", wake, "earlier")
   end
 end

@@ -36,6 +36,11 @@ class Times(NamedTuple):
     later_stays: bool = False
 
 
+def _in_seconds(milliseconds: int) -> int:
+    """Return whole seconds, rounded up."""
+    return (milliseconds + ROUNDED_UP) // 1000
+
+
 def slack_of(length: int) -> int:
     """Return the slack of a deadline that each request moves to ``length`` after itself."""
     return max(conf.TOUCH_INTERVAL * 1000, min(length // 20, SLACK_MAX))
@@ -45,9 +50,9 @@ def times_of_new(expiry: Expiry, login_at: int, now: int) -> Times:
     """Return times that depend on no earlier deadline, as for a new session. ``login_at`` is 0 for a guest."""
     age, at = expiry
     if not age:
-        return Times(-(-at // 1000), 0, _limited(at, login_at, now))
+        return Times(_in_seconds(at), 0, _limited(at, login_at, now))
     due = now + age + (slack_of(age) if conf.SLIDING else 0)
-    return Times(-(-(now + age) // 1000), -(-age // 1000), _limited(due, login_at, now))
+    return Times(_in_seconds(now + age), _in_seconds(age), _limited(due, login_at, now))
 
 
 def times_of_save(
@@ -60,7 +65,8 @@ def times_of_save(
     that no request makes (not ``visited``) keeps the idle time-out: the next visit has Django's new deadline.
     """
     age, at = expiry
-    age_seconds, seconds = -(-age // 1000), -(-(at or now + age) // 1000)
+    # As _in_seconds() does, without a call: this is on the way of each save.
+    age_seconds, seconds = (age + ROUNDED_UP) // 1000, ((at or now + age) + ROUNDED_UP) // 1000
     if (not age) != (not base.age_seconds) or age_seconds < base.age_seconds:
         return None
     if not age and seconds < base.deadline_seconds:
@@ -86,7 +92,7 @@ def times_of_save(
 def times_of_moved(deadline: int, age_seconds: int, login_at: int, now: int) -> Times:
     """Return the times of a session that comes from another store, where it had this ``deadline`` in milliseconds."""
     slack = slack_of(age_seconds * 1000) if conf.SLIDING and age_seconds else 0
-    return Times(-(-deadline // 1000), age_seconds, _limited(deadline + slack, login_at, now))
+    return Times(_in_seconds(deadline), age_seconds, _limited(deadline + slack, login_at, now))
 
 
 def is_limited(base: Record, due: int, now: int) -> bool:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY
-from django.contrib.sessions.backends.base import CreateError, UpdateError
+from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
 
 from django_redsess import observers, signals
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.session import blocks, deadlines, eviction, operations, reading, user_limit
+from django_redsess.session.client import Client, pack_client
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.merge import merge, same
 from django_redsess.session.messages import deliver_message
@@ -38,63 +41,46 @@ from django_redsess.session.record import (
     unpack,
     user_of,
 )
-from django_redsess.session.state import GONE, NO_SNAPSHOT, NOTHING_PENDING, Pending, SessionState, Snapshot
+from django_redsess.session.state import GONE, NO_SNAPSHOT, NOTHING_PENDING, Pending, Snapshot
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
+from django_redsess.times import to_aware
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.exchange import Pause
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import Pipeline, SendSignals, Step, Steps, now, time_of
+from django_redsess.transport.steps import SendSignals, Step, Steps, now, time_of
+
+if TYPE_CHECKING:
+    from django_redsess.session.store import SessionStore
 
 AHEAD_MIN = 5_000
 """Milliseconds: the script save_fast does not read the deadline, so it must be ahead by more than a request waits."""
 
-Change = tuple[Snapshot, Pipeline[Outcome]]
-"""A save by the short way: what is known after it, and the step that sends it."""
+
+def django_expiry(session: SessionStore, now: int) -> Expiry:
+    """Return Django's deadline, from the methods of Django's session API. ``now`` is the server's time."""
+    expiry = session._session_cache.get("_session_expiry")
+    if expiry is None and type(session).get_expiry_age is SessionBase.get_expiry_age:
+        # The same value as get_expiry_age(), in less time.
+        return Expiry(int(session.get_session_cookie_age()) * 1000, 0)
+    if isinstance(expiry, (datetime, str)):
+        return Expiry(0, int(to_aware(session.get_expiry_date()).timestamp() * 1000))
+    age = int(session.get_expiry_age() * 1000)
+    return Expiry(age, 0) if age > 0 else Expiry(0, now + age)
 
 
-def change_of(session: SessionState) -> Change | None:
+def client_part(session: SessionStore, user_id: str, before: Callable[[], Client] = Client) -> bytes:
     """
-    Return the short way to save ``session``: compare and set. None if the save may need more.
+    Return the client part of the record: the present visitor, or else the stored one, or else the one ``before``.
 
-    The script checks only the revision. So the rest must be known in advance: the session is live, only its record
-    changes, and its deadline does not move to an earlier time.
+    ``user_id`` is the user of that record. Nothing is stored about the sender of a guest's (``""``) requests.
     """
-    snapshot, data = session.snapshot, session._session_cache
-    base = snapshot.record
-    if (
-        base is None
-        or not snapshot.revision
-        or session.pending != NOTHING_PENDING
-        or user_of(data) != base.user_id
-        or (key := session.session_key) is None
-    ):
-        return None
-    sid = sid_of(key)
-    # A serializer may raise anything, and error reports show the variables.
-    del key
-    server = server_of(keyspace().of_sid(sid))
-    at = server.clock.now() or 0
-    # Only the general script can find out that a full server has room again.
-    if server.outages.under_way and server.outages.affects(scripts.SAVE.name):
-        return None
-    if not at or snapshot.due - at < AHEAD_MIN:
-        return None
-    visit = session.visit
-    passive, visited = visit is not None and visit.passive, visit is not None
-    times = deadlines.times_of_save(session.expiry(at), base, snapshot.due, at, passive=passive, visited=visited)
-    if times is None:
-        return None
-    deadline_seconds, age_seconds, due, _ = times
-    user_id, login_ms, client = base.user_id, base.login_ms, session.client_part(base.user_id)
-    written, serializer = serialized(session.serializer, data)
-    record = Record(user_id, login_ms, deadline_seconds, age_seconds, client, written, serializer, base.reserved)
-    packed = pack(sid, record)
-    revision, moved = packed[1 : 1 + REVISION_SIZE], due if due > snapshot.due else 0
-    step = operations.save_fast(sid, packed, revision=revision, loaded=snapshot.revision, due=moved)
-    # As Snapshot() does, in half the time.
-    return tuple.__new__(Snapshot, (record, revision, due, False)), step
+    if not user_id:
+        return b""
+    if session.visit is None and session.snapshot.record:
+        return session.snapshot.record.client_packed
+    return pack_client(before() if session.visit is None else session.visit.client())
 
 
 def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
@@ -133,25 +119,25 @@ logger = logging.getLogger("django_redsess")
 class SaveAttempts:
     """The attempts to save ``session`` with ``data``. With ``must_create``, it is a new session."""
 
-    def __init__(self, session: SessionState, data: dict[str, Any], *, must_create: bool = False) -> None:
+    def __init__(self, session: SessionStore, data: dict[str, Any], *, must_create: bool = False) -> None:
         self.session, self.data, self.must_create = session, data, must_create
         self.at = 0  # The server's time, once the server has refused ours.
         self.limit: Limit | None = None  # What the last attempt enforced.
         self.began, self.merges = monotonic(), 0
 
-    def steps(self, outcome: Outcome | None = None) -> Steps[Outcome]:
-        """Try until the session is saved or gone. ``outcome`` is that of an attempt by the short way, if any."""
-        outcome = outcome or (yield from self._try_short_way())
+    def steps(self) -> Steps[Outcome]:
+        """Try until the session is saved or gone."""
+        outcome = yield from self._try_fast()
         while True:
             if outcome.status == "again":
-                outcome = yield from self._try_general_way()
+                outcome = yield from self._try_general()
             if outcome.status == "again":
                 # The script has taken out entries of the user's list that do not count: each time, fewer are left.
                 continue
             if outcome.status in ("saved", "gone"):
                 return outcome
             if outcome.status == "refused":
-                raise self._refusal()
+                raise self._limit_reached()
             if outcome.status == "blocked":
                 yield from self._refuse_if_blocked()
                 # The block was lifted meanwhile.
@@ -163,33 +149,69 @@ class SaveAttempts:
                 continue
             self._merge(outcome.record)
             yield from self._let_others_go_first()
-            outcome = yield from self._try_short_way()
+            outcome = yield from self._try_fast()
 
-    def _try_short_way(self) -> Steps[Outcome]:
-        """Compare and set, if the save needs nothing else. If it does, leave it to the general way."""
-        change = None if self.must_create or self.at else change_of(self.session)
-        if change is None:
+    def _try_fast(self) -> Steps[Outcome]:
+        """
+        Compare and set by ``save_fast``. If the save may need more, send nothing and return ``again``.
+
+        The script checks only the revision. So the rest must be known in advance: the session is live, only its record
+        changes, and its deadline does not move to an earlier time.
+        """
+        session, data = self.session, self.data
+        snapshot = session.snapshot
+        base = snapshot.record
+        if (
+            self.must_create
+            or self.at
+            or base is None
+            or not snapshot.revision
+            or session.pending != NOTHING_PENDING
+            or user_of(data) != base.user_id
+            or (key := session.session_key) is None
+        ):
             return operations.AGAIN
-        snapshot, step = change
-        outcome = yield from step
+        sid = sid_of(key)
+        # A serializer may raise anything, and error reports show the variables.
+        del key
+        server = server_of(keyspace().of_sid(sid))
+        at = server.clock.now() or 0
+        # Only the general script can find out that a full server has room again.
+        if server.outages.under_way and server.outages.affects(scripts.SAVE.name):
+            return operations.AGAIN
+        if not at or snapshot.due - at < AHEAD_MIN:
+            return operations.AGAIN
+        visit, expiry = session.visit, django_expiry(session, at)
+        passive, visited = visit is not None and visit.passive, visit is not None
+        times = deadlines.times_of_save(expiry, base, snapshot.due, at, passive=passive, visited=visited)
+        if times is None:
+            return operations.AGAIN
+        deadline_seconds, age_seconds, due, _ = times
+        user_id, client = base.user_id, client_part(session, base.user_id)
+        written, serializer = serialized(session.serializer, data)
+        record = Record(
+            user_id, base.login_ms, deadline_seconds, age_seconds, client, written, serializer, base.reserved
+        )
+        packed = pack(sid, record)
+        revision, later = packed[1 : 1 + REVISION_SIZE], due if due > snapshot.due else 0
+        outcome = yield from operations.save_fast(sid, packed, revision=revision, loaded=snapshot.revision, due=later)
         if outcome.status == "saved":
-            self.session.snapshot = snapshot
+            # As Snapshot() does, in half the time.
+            session.snapshot = tuple.__new__(Snapshot, (record, revision, due, False))
         return outcome
 
-    def _try_general_way(self) -> Steps[Outcome]:
+    def _try_general(self) -> Steps[Outcome]:
         """Choose the key, make the record, send the script that writes it, and remember what is stored then."""
-        self.limit = limit = self._choose_key()
-        sid = self.session.sid or ""
-        partition = keyspace().of_sid(sid)
-        at = self.at or (yield from now(partition))
-        expiry = self.session.expiry(at)
-        saving, snapshot = self._made(sid, at, expiry, limit)
+        self.limit = self._choose_key()
+        session, sid = self.session, self.session.sid or ""
+        at = self.at or (yield from now(keyspace().of_sid(sid)))
+        expiry = django_expiry(session, at)
+        saving, snapshot = self._content(sid, at, expiry)
         outcome = yield from self._to_send(sid, saving, expiry)
         if outcome.status == "saved":
             begun = self._begun(sid, saving, snapshot) if signals.sessions_began.receivers else []
-            self.session.snapshot = snapshot
-            signs_out = self.session.pending.signs_out
-            self.session.pending = Pending(signs_out=True) if signs_out else NOTHING_PENDING
+            session.snapshot = snapshot
+            session.pending = Pending(signs_out=True) if session.pending.signs_out else NOTHING_PENDING
             if not signals.hold_events(begun):
                 yield SendSignals(begun)
             yield from eviction.evict_after_save(sid, saving, outcome)
@@ -213,25 +235,33 @@ class SaveAttempts:
             session.move_home(user_id, must_create=self.must_create, renews=renews)
         return limit
 
-    def _made(self, sid: str, at: int, expiry: Expiry, limit: Limit | None) -> tuple[Saving, Snapshot]:
-        """Make the record by the time ``at``. Return what to write, and what is known after it is written."""
-        session, snapshot, base, user_id = self.session, self.session.snapshot, self._base, user_of(self.data)
+    def _content(self, sid: str, at: int, expiry: Expiry) -> tuple[Saving, Snapshot]:
+        """Make the record by the time ``at``. Return what to write, and the snapshot after it is written."""
+        session, before, base, user_id = self.session, self.session.snapshot, self._base, user_of(self.data)
         times, login_ms = None, at if user_id else 0
         if base is not None and user_id == base.user_id and session.pending.sign_in is None:
             visited = session.visit is not None
-            times = deadlines.times_of_save(expiry, base, snapshot.due, at, passive=session.passive, visited=visited)
+            times = deadlines.times_of_save(expiry, base, before.due, at, passive=session.passive, visited=visited)
             login_ms = base.login_ms
         times = times or deadlines.times_of_new(expiry, login_ms, at)
-        client = session.client_part(user_id)
+        client = client_part(session, user_id)
         data, serializer = serialized(session.serializer, self.data)
         kept = 0 if base is None else base.reserved
         record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer, kept)
         packed = pack(sid, record)
-        old_key = session.pending.rotates_from
-        name = "sign_in" if login_ms == at else ""
-        follows = old_key is not None and session.pending.sign_in is None and self._is_followed(user_id)
-        saving = Saving(packed, user_id, login_ms, at, times.due, times.later_stays, limit, name, follows)
-        due = max(times.due, snapshot.due) if times.later_stays else times.due
+        has_new_key = session.pending.rotates_from is not None
+        saving = Saving(
+            record=packed,
+            user_id=user_id,
+            login_ms=login_ms,
+            at=at,
+            due=times.due,
+            later_stays=times.later_stays,
+            limit=self.limit,
+            name="sign_in" if login_ms == at else "",
+            follows=has_new_key and session.pending.sign_in is None and self._is_followed(user_id),
+        )
+        due = max(times.due, before.due) if times.later_stays else times.due
         return saving, Snapshot(record, revision_of(packed), due)
 
     def _is_followed(self, user_id: str) -> bool:
@@ -333,11 +363,11 @@ class SaveAttempts:
         try:
             yield from blocks.refuse_if_blocked(user_of(self.data))
         except SignInRefused:
-            # As in _refusal.
+            # As in _limit_reached.
             self.session.snapshot = NO_SNAPSHOT
             raise
 
-    def _refusal(self) -> SessionLimitReached:
+    def _limit_reached(self) -> SessionLimitReached:
         maximum = self.limit.maximum if self.limit is not None else 0
         # flush() must not follow the loaded session to a key that another request has given it.
         self.session.snapshot = NO_SNAPSHOT

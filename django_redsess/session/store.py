@@ -10,11 +10,10 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.auth import SESSION_KEY, get_user_model
-from django.contrib.sessions.backends.base import CreateError, UpdateError
+from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
 from django.core.management.base import CommandError
 from django.http import HttpRequest
-from redis.exceptions import NoScriptError
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -25,11 +24,19 @@ from django_redsess.session.operations import Ending, Outcome
 from django_redsess.session.other_store import OtherStore
 from django_redsess.session.reading import Loaded, Touch
 from django_redsess.session.record import ROUNDED_UP, log_unusable, serializer_named, unpack, user_of
-from django_redsess.session.saving import SaveAttempts, change_of
-from django_redsess.session.state import GONE, NO_SNAPSHOT, NOTHING_PENDING, PendingSignIn, SessionState, Snapshot
+from django_redsess.session.saving import SaveAttempts
+from django_redsess.session.state import (
+    COOKIE_UNCHANGED,
+    GONE,
+    NO_SNAPSHOT,
+    NOTHING_PENDING,
+    PendingSignIn,
+    Snapshot,
+    VisitOfRequest,
+)
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason
-from django_redsess.transport.keys import sid_of
+from django_redsess.transport.keys import bucket_of, bucket_of_user, is_session_key, keyspace, new_key, sid_of
 from django_redsess.transport.outages import is_moving
 from django_redsess.transport.steps import Steps, T, adrive, drive
 
@@ -41,12 +48,12 @@ class ClearingError(SessionStoreUnavailable, CommandError):
     """An outage during Django's ``manage.py clearsessions``. The command prints a CommandError in one line."""
 
 
-class SessionStore(SessionState):
+class SessionStore(SessionBase):
     """
     Django's session API for sessions in Redis.
 
     Each pair, such as ``save`` and ``asave``, shares its work as steps. ``run`` drives the steps, and ``arun`` awaits
-    them. ``save`` first tries the short way without steps, which is enough for most saves.
+    them.
     """
 
     other_store: ClassVar[OtherStore | None] = None
@@ -55,6 +62,57 @@ class SessionStore(SessionState):
     """The id of a user whom this object has found not blocked, at a sign-in."""
     user_written = False
     """Whether a user's id was written into the data, as ``login()`` does, and no signal has told of it yet."""
+    visit = VisitOfRequest()
+    """The request that opened the session. None in a shell or a command."""
+    cookie = COOKIE_UNCHANGED
+    snapshot = NO_SNAPSHOT
+    pending = NOTHING_PENDING
+    viewed_item = ""
+    """The item that the request views, until the view is recorded: after the save, if there is one."""
+    unavailable: SessionStoreUnavailable | None = None
+    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
+    _session_cache: dict[str, Any]
+    _validate_session_key = staticmethod(is_session_key)
+
+    @property
+    def sid(self) -> str | None:
+        """The name of this session in Redis, the admin and the logs. None without a session key."""
+        return sid_of(self.session_key) if self.session_key else None
+
+    @property
+    def saved_key(self) -> str | None:
+        """The session key of the last save, whoever saved. None for a new session, even if its key is chosen."""
+        pending, key = self.pending, self.session_key
+        return pending.rotates_from or (None if key == pending.own_key else key)
+
+    @property
+    def stored_sid(self) -> str | None:
+        """The sid under which the session is stored. Until a new key is saved, it is the old sid."""
+        key = self.saved_key
+        return sid_of(key) if key else None
+
+    @property
+    def stored_key(self) -> str | None:
+        """The session key under which this object has loaded or saved the session. None if it is not stored yet."""
+        is_stored = self.snapshot.record is not None and self.pending.rotates_from is None
+        return self.session_key if is_stored else None
+
+    @property
+    def passive(self) -> bool:
+        """Whether the request is passive: made by a page itself. It prolongs nothing."""
+        return self.visit is not None and self.visit.passive
+
+    @property
+    def touch(self) -> Touch:
+        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
+        if self.visit is None or "_session_cache" in self.__dict__:
+            return Touch.NOTHING
+        return Touch.SEEN if self.visit.passive else Touch.ACTIVE
+
+    @property
+    def loaded_user_id(self) -> str:
+        """The user id in the data that this object holds. ``""`` for a guest, and if nothing is loaded."""
+        return user_of(self.__dict__.get("_session_cache", {}))
 
     @property
     def ended(self) -> Notice | None:
@@ -110,21 +168,6 @@ class SessionStore(SessionState):
         raised if the session was ended, has expired or got another key. Such a session is not stored again. Raises
         SessionLimitReached if a sign-in exceeds the user's limit.
         """
-        if not must_create and not self.unavailable and "_session_cache" in self.__dict__:
-            change = change_of(self)
-            if change is not None:
-                snapshot, step = change
-                try:
-                    outcome = step.run()
-                except NoScriptError:
-                    return self.run(self.saving())
-                except SessionStoreUnavailable as error:
-                    self.remember_outage(error)
-                    raise
-                if outcome.status == "saved":
-                    self.snapshot = snapshot
-                    return
-                return self.run(self.saving(outcome=outcome))
         self.run(self.saving(must_create))
 
     async def asave(self, must_create: bool = False) -> None:
@@ -216,19 +259,23 @@ class SessionStore(SessionState):
         if key is None:
             return {}
         loaded = yield from reading.read_session(sid_of(key), self.touch)
-        data, due = self.decode_loaded(loaded)
-        return data if data is not None and due is None else (yield from self.after_loading(loaded, data, due))
+        if loaded.record is None:
+            return (yield from self.loading_gone(loaded))
+        return (yield from self.loading_live(loaded))
 
-    def decode_loaded(self, loaded: Loaded) -> tuple[dict[str, Any] | None, int | None]:
-        """
-        Return the data of ``loaded``, and the deadline that this request sets.
+    def loading_gone(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+        """Drop the key of a session that is gone, and find out why it is. Return an empty dict."""
+        self.take_note(loaded, (yield from reading.note_of(loaded.sid)))
+        return {}
 
-        The data are None if the session is gone. The deadline is None if it stays. The record is kept, so that a save
-        can compare with it. If the record is not usable, drop the key and return an empty dict.
+    def loading_live(self, loaded: Loaded) -> Steps[dict[str, Any]]:
         """
+        Return the data of ``loaded``, which has a record. Keep the record, and move the deadline if it is time.
+
+        If the record is not usable, drop the key and return an empty dict.
+        """
+        packed: Any
         sid, packed, due, now = loaded
-        if packed is None:
-            return None, None
         try:
             record = unpack(sid, packed)
             # Most often it is Django's own: then no function is called to find it.
@@ -237,37 +284,28 @@ class SessionStore(SessionState):
         except Exception as error:  # A serializer may raise anything.
             log_unusable(sid, error)
             self._session_key = None
-            return {}, None
-        moves_to = None
-        if "_session_cache" not in self.__dict__:
-            # As Snapshot() does, in half the time.
-            self.snapshot = tuple.__new__(Snapshot, (record, record.revision, due, False))
-            # By default, only a time-out that was removed from the settings can have left an earlier deadline.
-            if due < record.deadline_seconds * 1000 - ROUNDED_UP or conf.moves_deadlines:
-                active = self.visit is not None and not self.visit.passive
-                moves_to = deadlines.moved_by_visit(record, due, now) if active else None
-            if MESSAGE_KEY in data:
-                self._tell(data)
-        return data, moves_to
+            return {}
+        if "_session_cache" in self.__dict__:
+            # Loaded before: the save compares with the record of then.
+            return data
+        # As Snapshot() does, in half the time.
+        self.snapshot = tuple.__new__(Snapshot, (record, record.revision, due, False))
+        if MESSAGE_KEY in data:
+            self._show_message(data)
+        # By default, only a time-out that was removed from the settings can have left an earlier deadline.
+        if due < record.deadline_seconds * 1000 - ROUNDED_UP or conf.moves_deadlines:
+            active = self.visit is not None and not self.visit.passive
+            new_due = deadlines.moved_by_visit(record, due, now) if active else None
+            if new_due is not None:
+                yield from self._prolonging(loaded, new_due)
+        return data
 
-    def _tell(self, data: dict[str, Any]) -> None:
+    def _show_message(self, data: dict[str, Any]) -> None:
         if self.visit is None or self.visit.on_notice is None:
             return
         if self.visit.on_notice(notice.about_another(str(data[MESSAGE_KEY]))):
             del data[MESSAGE_KEY]
             self.modified = True
-
-    def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
-        """Do what few loads need: find out why the session is gone, or move the deadline. Return the data."""
-        if data is None:
-            yield from self._asking_why(loaded)
-            return {}
-        if due is not None:
-            yield from self._prolonging(loaded, due)
-        return data
-
-    def _asking_why(self, loaded: Loaded) -> Steps[None]:
-        self.take_note(loaded, (yield from reading.note_of(loaded.sid)))
 
     def take_note(self, loaded: Loaded, note: str) -> None:
         """Drop the key of a session that is gone, and keep what its ``note`` tells the visitor."""
@@ -376,8 +414,44 @@ class SessionStore(SessionState):
         self.modified = False
         self.__dict__.pop("_session_cache", None)
 
-    def saving(self, must_create: bool = False, *, outcome: Outcome | None = None) -> Steps[None]:
-        """Save as Django's ``save()`` does. ``outcome`` is that of an earlier attempt by the short way, if any."""
+    def give_key(self, user_id: str) -> None:
+        """Give the session a new, unused key: in the bucket of this user, or in a random bucket for a guest."""
+        self._session_key = key = new_key(bucket_of_user(user_id) if user_id else None)
+        self.pending = self.pending._replace(own_key=key)
+
+    def rotate_key(self) -> None:
+        """
+        Give the session another key in the same bucket. The next save moves the session to it.
+
+        A new session gets a key if a user has signed in. A guest's gets it when it is saved: one without data never is.
+        """
+        old_key, user_id = self.saved_key, self.loaded_user_id
+        if old_key is not None:
+            self.pending = self.pending._replace(rotates_from=old_key)
+            self._session_key = new_key(bucket_of(old_key))
+        elif user_id:
+            self.give_key(user_id)
+
+    def move_home(self, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
+        """
+        Give the session a key in the bucket of this user, unless it has one there.
+
+        With ``renews``, it gets a new key even then, unless a new key is pending already. With ``must_create``, the
+        session is not stored yet, so there is no old key to move from.
+        """
+        sid, space, pending = self.sid or "", keyspace(), self.pending
+        at_home = operations.at_home(sid, user_id)
+        if must_create and self.session_key != pending.own_key:
+            # The caller has chosen this key. It only needs to be in the right partition.
+            at_home = space.of_sid(sid) == space.of_user(user_id)
+        if at_home and not (renews and pending.rotates_from is None):
+            return
+        if not must_create:
+            self.pending = pending._replace(rotates_from=pending.rotates_from or self.session_key)
+        self.give_key(user_id)
+
+    def saving(self, must_create: bool = False) -> Steps[None]:
+        """Save as Django's ``save()`` does."""
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
@@ -387,7 +461,7 @@ class SessionStore(SessionState):
             raise UpdateError
         if self.snapshot.record is None and not must_create:
             yield from self.read_stored_sign_in()
-        outcome = yield from SaveAttempts(self, data, must_create=must_create).steps(outcome)
+        outcome = yield from SaveAttempts(self, data, must_create=must_create).steps()
         if outcome.status == "gone":
             yield from self._save_of_gone(data, outcome)
 
@@ -443,6 +517,16 @@ class SessionStore(SessionState):
         # if it was a guest's, another visitor may have signed in with the same cookie: that session stays.
         follow = is_own and self.snapshot.record is not None and bool(self.snapshot.record.user_id)
         yield from operations.end_by_sid([sid_of(session_key)], Ending(reason), follow=follow)
+
+    def read_stored_sign_in(self) -> Steps[None]:
+        """Read the stored session's user and login time, for a save that replaces the data without loading them."""
+        loaded = yield from reading.read_session(self.sid or "", Touch.NOTHING if self.visit is None else Touch.SEEN)
+        if loaded.record is None:
+            return
+        try:
+            self.snapshot = Snapshot(record=unpack(loaded.sid, loaded.record), due=loaded.due)
+        except Exception as error:
+            log_unusable(loaded.sid, error)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
         base, user_id = self.snapshot.record, user_of(data)

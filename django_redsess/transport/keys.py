@@ -30,6 +30,9 @@ BUCKETS = 1024
 KEY_LENGTH = 32
 """The length of a session key that is made here. Keys that were made elsewhere may have others."""
 
+KEY_LENGTH_MAX = 128
+KEY_CHARS = frozenset(VALID_KEY_CHARS)
+
 # The two characters that stand for each bucket, as the first two of a key.
 _BUCKET_CHARS = [a + b for a, b in product(digits + ascii_lowercase, repeat=2)][:BUCKETS]
 
@@ -70,6 +73,12 @@ def sid_of(session_key: str) -> str:
     """
     digest = b2a_base64(sha256(session_key.encode()).digest())
     return session_key[:2] + digest[:18].translate(_NO_ESCAPING).decode()
+
+
+def is_session_key(key: object) -> bool:
+    """Tell whether ``key`` may be a session key. Another one names no session, and is never sent to the server."""
+    # Eight is Django's own minimum length.
+    return isinstance(key, str) and 8 <= len(key) <= KEY_LENGTH_MAX and KEY_CHARS.issuperset(key)
 
 
 def is_sid(text: str) -> bool:

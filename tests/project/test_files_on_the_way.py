@@ -66,7 +66,7 @@ def at_most(limit: int, files: set[str]) -> None:
 
 
 def test_a_load(visitor) -> None:
-    at_most(15, passed_by(lambda: visitor.get("/read/colour/")))
+    at_most(12, passed_by(lambda: visitor.get("/read/colour/")))
 
 
 def test_a_save(visitor) -> None:

@@ -19,9 +19,10 @@ from django_redsess.contrib.moving.sources.base import Row
 from django_redsess.session import deadlines
 from django_redsess.session.client import clean_client
 from django_redsess.session.record import AGE_MAX, Record, pack, serialized, user_of, with_revision
-from django_redsess.session.state import SessionState, is_key
+from django_redsess.session.saving import client_part
+from django_redsess.session.store import SessionStore
 from django_redsess.transport import scripts
-from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, keyspace
+from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, is_session_key, keyspace
 from django_redsess.transport.steps import CallOutside, EndedSessions, ScriptCall, Steps, now
 
 BEGAN_KEY = "_redsess_began"
@@ -56,7 +57,7 @@ def keys_here(key: str) -> list[str]:
     It is the same, unless it can't be a key here: such as one with capitals, or the signed cookie that is itself the
     session. None if it can be no key there, either.
     """
-    if is_key(key):
+    if is_session_key(key):
         return [key]
     return derived_keys(key, sum(key.encode()) % BUCKETS) if source().could_be_key(key) else []
 
@@ -82,7 +83,7 @@ class Copy(NamedTuple):
     began_at: int
 
 
-def copy_session(session: SessionState, sid: str, found: Row, sid_there: str) -> Steps[str]:
+def copy_session(session: SessionStore, sid: str, found: Row, sid_there: str) -> Steps[str]:
     """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`copy_call`."""
     partition = keyspace().of_sid(sid)
     at = yield from now(partition)
@@ -96,7 +97,7 @@ def copy_session(session: SessionState, sid: str, found: Row, sid_there: str) ->
             return outcome
 
 
-def build_copy(session: SessionState, found: Row, data: tuple[bytes, str], at: int) -> Copy:
+def build_copy(session: SessionStore, found: Row, data: tuple[bytes, str], at: int) -> Copy:
     """
     Return what is written of ``found`` at the server's time ``at``. ``data`` is its serialized data.
 
@@ -113,7 +114,7 @@ def build_copy(session: SessionState, found: Row, data: tuple[bytes, str], at: i
     user_id = user_of(found.data)
     login_ms = (found.began_at or written) if user_id else 0
     times = deadlines.times_of_moved(deadline, max(0, age_seconds), login_ms, at)
-    client = session.client_part(user_id, partial(clean_client, found.address, found.user_agent or ""))
+    client = client_part(session, user_id, partial(clean_client, found.address, found.user_agent or ""))
     packed, serializer = data
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, packed, serializer)
     return Copy(record, times.due, written, deadline, found.began_at)

@@ -86,10 +86,10 @@ class SessionStore(OwnSessionStore):
         record, revision = self.snapshot[:2]
         return data if record is None or revision != marks.COPIED else (yield from self._compare_with_row(record, data))
 
-    def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
-        if data is None and self.key_there is not None:
+    def loading_gone(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+        if self.key_there is not None:
             return (yield from self._look_in_other_store(self.key_there, loaded))
-        return (yield from super().after_loading(loaded, data, due))
+        return (yield from super().loading_gone(loaded))
 
     def _look_in_other_store(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Find a session that is not here. If it is not there either, learn why it is gone."""
@@ -117,8 +117,7 @@ class SessionStore(OwnSessionStore):
             again = yield from reading.read_session(sid_of(key), self.touch)
             if again.record is not None:
                 self._session_key = key
-                data, due = self.decode_loaded(again)
-                data = yield from super().after_loading(again, data, due)
+                data = yield from self.loading_live(again)
                 # The browser has to get the new key.
                 self.modified = self.modified or key != self.key_there
                 return data
@@ -195,12 +194,12 @@ class SessionStore(OwnSessionStore):
             self.snapshot = Snapshot(record._replace(revision=revision), revision, max(due, self.snapshot.due))
         return late
 
-    def saving(self, must_create: bool = False, **kwargs: Any) -> Steps[None]:
+    def saving(self, must_create: bool = False) -> Steps[None]:
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
         if self.there is None:
-            return (yield from super().saving(must_create, **kwargs))
+            return (yield from super().saving(must_create))
         yield from self._save_there(self.there, data, must_create)
 
     def _save_there(self, there: SessionBase, data: dict[str, Any], must_create: bool) -> Steps[None]:

@@ -36,11 +36,6 @@ class SessionStore(PlainSessionStore):
     async def arun(self, steps: Steps[T]) -> T:
         return await super().arun(in_store(self.store, lambda: steps))
 
-    def save(self, must_create: bool = False) -> None:
-        if self.store is None:
-            return super().save(must_create)
-        self.run(self.saving(must_create))
-
     @classmethod
     def clear_expired(cls) -> None:
         """End every session whose deadline has passed, in both stores."""
@@ -57,9 +52,9 @@ class SessionStore(PlainSessionStore):
         loaded = yield from self._read_in(self.store, sid)
         return (yield from in_store(self.store, self._take_over, loaded))
 
-    def after_loading(self, loaded: Loaded, data: dict[str, Any] | None, due: int | None) -> Steps[dict[str, Any]]:
-        if data is not None or self.store is not None:
-            return (yield from super().after_loading(loaded, data, due))
+    def loading_gone(self, loaded: Loaded) -> Steps[dict[str, Any]]:
+        if self.store is not None:
+            return (yield from super().loading_gone(loaded))
         note = yield from reading.note_of(loaded.sid)
         if not note:
             found = yield from self._find_and_move(loaded.sid)
@@ -90,15 +85,16 @@ class SessionStore(PlainSessionStore):
         return loaded
 
     def _take_over(self, loaded: Loaded) -> Steps[dict[str, Any]]:
-        data, due = self.decode_loaded(loaded)
-        data = yield from super().after_loading(loaded, data, due)
+        if loaded.record is None:
+            return (yield from super().loading_gone(loaded))
+        data = yield from self.loading_live(loaded)
         user_id, both = user_of(data), site_stores()
         if user_id and both.before is not None:
             # Then the user's list and limit have all of them.
             yield from move_user_sessions(both, user_id)
         return data
 
-    def saving(self, must_create: bool = False, *, outcome: Outcome | None = None) -> Steps[None]:
+    def saving(self, must_create: bool = False) -> Steps[None]:
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
@@ -111,7 +107,7 @@ class SessionStore(PlainSessionStore):
             yield from in_store(both.other, blocks.refuse_if_blocked, user_id)
             if both.before is not None:
                 yield from move_user_sessions(both, user_id)
-        yield from in_store(self.store, super().saving, must_create, outcome=outcome)
+        yield from in_store(self.store, super().saving, must_create)
 
     def _save_of_gone(self, data: dict[str, Any], outcome: Outcome) -> Steps[None]:
         sid, both = self.stored_sid, site_stores()

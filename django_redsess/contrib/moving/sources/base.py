@@ -13,7 +13,7 @@ from django_redsess.contrib.moving.contents import log_unmovable
 from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.client import Client
-from django_redsess.session.state import is_key
+from django_redsess.transport.keys import is_session_key
 
 PAGE = 500
 """How many rows are read at once."""
@@ -123,7 +123,7 @@ class Source:
 
     def could_be_key(self, key: str) -> bool:
         """Tell whether ``key`` could be a key of a session there. Others are not asked for."""
-        return is_key(key)
+        return is_session_key(key)
 
     def open_session(self, key: str | None, client: Client) -> SessionBase:
         """Return a session object of ``engine``. django-qsessions and django-user-sessions take the client, too."""

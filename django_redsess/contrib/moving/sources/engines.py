@@ -25,8 +25,7 @@ from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.contrib.moving.sources.base import KEY_MAX, PAGE, Row, Source
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.client import Client
-from django_redsess.session.state import is_key
-from django_redsess.transport.keys import keyspace, sid_of
+from django_redsess.transport.keys import is_session_key, keyspace, sid_of
 from django_redsess.transport.steps import drive, now
 
 FOR_EVER = -1
@@ -114,7 +113,7 @@ class EngineSource(Source):
 
     def could_be_key(self, key: str) -> bool:
         # Django takes any text of eight characters. It writes none that can't be printed.
-        return is_key(key) or (8 <= len(key) <= KEY_MAX and key.isprintable())
+        return is_session_key(key) or (8 <= len(key) <= KEY_MAX and key.isprintable())
 
 
 def now_here(key: str = "") -> int:
@@ -125,7 +124,7 @@ def now_here(key: str = "") -> int:
     SessionStoreUnavailable in an outage.
     """
     space = keyspace()
-    partition = space.of_sid(sid_of(key)) if is_key(key) else space.partitions[0]
+    partition = space.of_sid(sid_of(key)) if is_session_key(key) else space.partitions[0]
     return drive(now(partition))
 
 
@@ -252,7 +251,7 @@ class FileSource(EngineSource):
 
     def could_be_key(self, key: str) -> bool:
         # It is a part of a path.
-        return is_key(key)
+        return is_session_key(key)
 
 
 RANDOM = "_redsess"
