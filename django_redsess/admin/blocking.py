@@ -99,7 +99,7 @@ def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str
     return ShownBlock(labels.block_text(block), str(user), {**fields, "user": user_id} if may_lift else {})
 
 
-def lift_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
+def lift_user_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
     """Lift the block of ``user``, and save that in the user's history. Return whether there was one."""
     was_blocked = online.unblock(user)
     if was_blocked:
@@ -135,10 +135,10 @@ def blocked_view(access: Access) -> HttpResponse:
     hidden = hidden_users(request, access.site, enders, named_enders)
     rows = [
         {
-            "user": _named(access, users, each.user_id),
+            "user": _user_html(access, users, each.user_id),
             "until": labels.exactly(each.until),
             "message": each.message,
-            "by": _by(access, named_enders, hidden, each.by),
+            "by": _blocker_name(access, named_enders, hidden, each.by),
             "block": _to_lift(request, users[each.user_id]),
         }
         for each in found
@@ -166,7 +166,7 @@ def unblock_view(access: Access) -> HttpResponse:
     if user is None:
         raise PermissionDenied
     name = pages.name_html(str(user))
-    if lift_block(request, user):
+    if lift_user_block(request, user):
         messages.success(request, pages.fill_html(gettext("%(user)s can sign in again."), user=name))
     else:
         messages.info(request, pages.fill_html(gettext("%(user)s was not blocked any more."), user=name))
@@ -186,14 +186,14 @@ def _to_lift(request: HttpRequest, user: AbstractBaseUser | None) -> ShownBlock 
     return ShownBlock("", str(user), {"user": user_id_of(user)})
 
 
-def _by(access: Access, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str) -> str:
+def _blocker_name(access: Access, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str) -> str:
     # As of who has ended a session: a user whom a rule hides is named by the key.
     if user_id in hidden:
         return name_among({}, user_id)
-    return _named(access, users, user_id) if user_id else ""
+    return _user_html(access, users, user_id) if user_id else ""
 
 
-def _named(access: Access, users: Mapping[str, AbstractBaseUser | None], user_id: str) -> SafeString:
+def _user_html(access: Access, users: Mapping[str, AbstractBaseUser | None], user_id: str) -> SafeString:
     user = users.get(user_id)
     name = pages.name_html(str(user) if user is not None else gettext("deleted user %s") % user_id)
     if user is None or users_admin(access.request, access.site) is None:

@@ -122,13 +122,13 @@ def draw(
         "height": plot.height,
         "whole_height": plot.height + (32 if small else 40),
         "ticks": (plot.height, plot.height + 5, plot.height + 21),
-        "start": _time(start, "SHORT_DATETIME_FORMAT"),
-        "end": _time(end, "SHORT_DATETIME_FORMAT"),
+        "start": _time_text(start, "SHORT_DATETIME_FORMAT"),
+        "end": _time_text(end, "SHORT_DATETIME_FORMAT"),
         "margin": f"{margin:.0f}",
         "view_box": f"0 0 {WIDTH} {plot.height}",
         "levels": levels,
         "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
-        "sampled_until": _time(sampled[-1].at, plot.time_format) if has_stopped else "",
+        "sampled_until": _time_text(sampled[-1].at, plot.time_format) if has_stopped else "",
         "active": _line(plot, active) if active else None,
         "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
         "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
@@ -160,7 +160,7 @@ def counts_heading(signed_in: int, active: int) -> str:
 
 def day_name(at: datetime) -> str:
     """Return the day of ``at`` as text: day of the week and date."""
-    return _time(at, f"D {get_format('DATE_FORMAT')}")
+    return _time_text(at, f"D {get_format('DATE_FORMAT')}")
 
 
 def _scale(peak: int) -> tuple[int, int]:
@@ -179,7 +179,7 @@ def _times(plot: _Plot, pixels: float) -> list[tuple[datetime, str]]:
     quarters = range(ceil(plot.start.timestamp() / 900), int(plot.end.timestamp() // 900) + 1)
     local = [timezone.localtime(datetime.fromtimestamp(quarter * 900, UTC)) for quarter in quarters]
     # When summer time ends, an hour comes twice, the second time with fold set: label it once.
-    full = [(at, _time(at, form)) for at in local if at.minute == 0 and not at.fold and (hourly or at.hour == 0)]
+    full = [(at, _time_text(at, form)) for at in local if at.minute == 0 and not at.fold and (hourly or at.hour == 0)]
     room = pixels / (SPACE + CHARACTER * max((len(label) for _, label in full), default=0))
     steps = (1, 2, 3, 4, 6, 12, 24) if hourly else (24, 48, 96, 192, 288)
     every = next((every for every in steps if span / timedelta(hours=every) <= room), steps[-1])
@@ -204,11 +204,11 @@ def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
     return (
         {"line": "".join(lines), "area": "".join(areas), "dots": "".join(dots)}
         | {name: shown_number(count.number) for name, count in words.items()}
-        | {f"{name}_at": _time(count.at, plot.time_format) for name, count in words.items()}
+        | {f"{name}_at": _time_text(count.at, plot.time_format) for name, count in words.items()}
     )
 
 
-def _time(at: datetime, form: str) -> str:
+def _time_text(at: datetime, form: str) -> str:
     return date_format(timezone.localtime(at), form)
 
 

@@ -61,7 +61,7 @@ def end_view(access: Access) -> HttpResponse:
     if form.cleaned_data["deactivate"]:
         end = _deactivate
     elif form.cleaned_data["block"]:
-        end = _block
+        end = _block_and_end
     try:
         return end(access, form)
     except SessionStoreUnavailable as error:
@@ -171,7 +171,7 @@ def end_found(
     return sids, ended
 
 
-def end_user_sessions(access: Access, user_id: str, message: str, note: str = "") -> EndedList:
+def end_sessions_of_user(access: Access, user_id: str, message: str, note: str = "") -> EndedList:
     """
     End the sessions of a user that the administrator may end, but for the request's own, and save that.
 
@@ -190,7 +190,9 @@ def end_user_sessions(access: Access, user_id: str, message: str, note: str = ""
         return _work(access, matching, message, latest).run()
 
 
-def block_user(access: Access, user: AbstractBaseUser, until: datetime, message: str, note: str = "") -> EndedCount:
+def block_user_until(
+    access: Access, user: AbstractBaseUser, until: datetime, message: str, note: str = ""
+) -> EndedCount:
     """
     Block ``user``, end all sessions of the user, and save both in the user's history.
 
@@ -227,14 +229,14 @@ def _deactivate(access: Access, form: EndForm) -> HttpResponse:
     return redirect_back(access)
 
 
-def _block(access: Access, form: EndForm) -> HttpResponse:
+def _block_and_end(access: Access, form: EndForm) -> HttpResponse:
     """Block the user, end all sessions of the user, and say so."""
     time, user_id = blocking.parse_button(form.cleaned_data["block"])
     data, user = form.cleaned_data, blocking.user_to_block(access, user_id)
     if user is None:
         raise PermissionDenied
     until = server_time() + time
-    ended = block_user(access, user, until, data["message"], data["note"])
+    ended = block_user_until(access, user, until, data["message"], data["note"])
     name = pages.name_html(str(user))
     text = gettext("%(user)s can’t sign in until %(time)s.")
     messages.success(access.request, pages.fill_html(text, user=name, time=labels.exactly(until)))

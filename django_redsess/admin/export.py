@@ -49,7 +49,7 @@ def export_view(access: Access) -> HttpResponseBase:
     sessions: SessionQuerySet = listed.queryset
     # Written before the first byte is sent: whoever breaks off may have got the first part.
     log_entries.save_export(request, sessions.count(), file_format, query_text(request))
-    batches = _batches(access, sessions)
+    batches = _session_batches(access, sessions)
     looked_through, is_all = sessions.looked_through, not sessions.is_cut
     newest = "" if looked_through is None or looked_through.is_all else f"-of-newest-{looked_through.count}"
     last = {"is_all": is_all, "looked_through": looked_through and looked_through.count}
@@ -90,7 +90,7 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
     )
 
 
-def _batches(access: Access, sessions: SessionQuerySet) -> Batches:
+def _session_batches(access: Access, sessions: SessionQuerySet) -> Batches:
     """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
     batches, before = sessions.in_pages(AT_ONCE), set[str]()
     while True:

@@ -30,7 +30,7 @@ NAMES_MAX = 5  # So many users are named in the filter.
 NAME_MAX = 200  # A longer name of a browser or system is cut.
 
 
-def only_by_seen(request: HttpRequest) -> bool:
+def orders_by_seen_only(request: HttpRequest) -> bool:
     """Tell whether the filters of ``request`` allow no order but by last seen."""
     return request.GET.get(ACTIVE) in SECONDS or request.GET.get(GUESTS) in (ONLY, TOO)
 

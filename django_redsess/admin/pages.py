@@ -188,6 +188,11 @@ def link_html(url: str, text: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', url, text)
 
 
+def labelled_html(label: str, value: str) -> SafeString:
+    """Return the value of a column as HTML, with a label: on a phone a row is a card, without the table's head."""
+    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
+
+
 def end_link_html(url: str, label: str) -> SafeString:
     """Return a link to the page that asks whether to end a session. A screen reader reads ``label``."""
     return format_html('<a class="redsess-end" href="{}" aria-label="{}">{}</a>', url, label, gettext("End"))
@@ -418,9 +423,9 @@ def return_page_of(request: HttpRequest) -> ReturnPage:
     lists = {f"{of_user}_changelist": USERS, "django_redsess_onlinesession_changelist": ""}
     name = match.url_name if match else None
     if name in lists:
-        return ReturnPage(_checked(request.GET.urlencode()), lists[name])
+        return ReturnPage(_encoded_anew(request.GET.urlencode()), lists[name])
     given = request.POST if request.method == "POST" else request.GET
-    filters = _checked(given.get(FILTERS, ""))
+    filters = _encoded_anew(given.get(FILTERS, ""))
     if match and name == f"{of_user}_change":
         return ReturnPage(filters, USER_PAGE + unquote(match.kwargs["object_id"]))
     return ReturnPage(filters, given.get(PAGE, "")[:FILTERS_MAX])
@@ -454,6 +459,6 @@ def _name_of_users() -> str:
     return f"{users.app_label}_{users.model_name}"
 
 
-def _checked(query: str) -> str:
+def _encoded_anew(query: str) -> str:
     # Encoded again, it is a query string whatever it was.
     return QueryDict(query).urlencode() if len(query) <= FILTERS_MAX else ""

@@ -124,7 +124,7 @@ class PageData(NamedTuple):
     """The last sign-ins of the user, if the administrator may see them."""
 
 
-def read_session(access: Access, sid: str) -> OnlineSession | None:
+def read_for_page(access: Access, sid: str) -> OnlineSession | None:
     """Read a session with all that its page shows, which is its ``page``. None if the administrator may not see it."""
     found = access.look_up(sid)
     if not found:

@@ -18,7 +18,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator, capfirst
+from django.utils.text import Truncator
 from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
@@ -68,13 +68,8 @@ def _describe_rows(rows: Iterable[OnlineSession]) -> None:
             row.described = f"{row.described} ({seen[same]})".strip()
 
 
-def _named(session: OnlineSession) -> str:
+def _row_name(session: OnlineSession) -> str:
     return f"{session}: {session.described}" if session.described else str(session)
-
-
-def _labelled(label: str, value: str) -> SafeString:
-    # On a phone a row is a card, without the table's head.
-    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
 
 
 ABSENT_MAX = 3  # An empty list names so many users who are not signed in.
@@ -122,12 +117,12 @@ class OnlineSessionAdmin(pages.ListAdmin):
         # Django's box, or that of a theme. Its label names the user, who may have several rows.
         @wraps(box)
         def action_checkbox(session: OnlineSession) -> SafeString:
-            return box(_Labelled(session.pk, _named(session)))
+            return box(_Labelled(session.pk, _row_name(session)))
 
         self.action_checkbox = action_checkbox  # type: ignore[assignment, method-assign]
 
     def get_urls(self) -> list[URLPattern]:
-        def page(name: str, allows: Any, view: Callable[[Access], HttpResponseBase]) -> URLPattern:
+        def url_for(name: str, allows: Any, view: Callable[[Access], HttpResponseBase]) -> URLPattern:
             @sensitive_post_parameters("password")
             def answer(request: HttpRequest) -> HttpResponseBase:
                 return view(Access(self, request))
@@ -136,12 +131,12 @@ class OnlineSessionAdmin(pages.ListAdmin):
             return path(f"{name}/", checked, name=f"django_redsess_onlinesession_{name}")
 
         return [
-            page("confirm", require_safe, confirm_view),
-            page("end", require_POST, end_view),
-            page("blocked", require_safe, blocked_view),
-            page("unblock", require_POST, unblock_view),
-            page("numbers", require_safe, numbers_view),
-            page("export", require_POST, export_view),
+            url_for("confirm", require_safe, confirm_view),
+            url_for("end", require_POST, end_view),
+            url_for("blocked", require_safe, blocked_view),
+            url_for("unblock", require_POST, unblock_view),
+            url_for("numbers", require_safe, numbers_view),
+            url_for("export", require_POST, export_view),
             *super().get_urls(),
         ]
 
@@ -189,10 +184,10 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return [each for each in super().get_list_filter(request) if may_see_users or each is not filters.StaffFilter]
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("-last_seen_at",) if filters.only_by_seen(request) else self.ordering
+        return ("-last_seen_at",) if filters.orders_by_seen_only(request) else self.ordering
 
     def get_sortable_by(self, request: HttpRequest) -> tuple[str, ...]:
-        return ("seen",) if filters.only_by_seen(request) else ("signed_in", "seen")
+        return ("seen",) if filters.orders_by_seen_only(request) else ("signed_in", "seen")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "GET" and not is_in_use():
@@ -303,7 +298,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         browser, address = self.browser(session), self.address_link(session)
         if not (session.user_agent and session.address):
             shown = browser if session.user_agent else address
-            return shown if session.user_agent or session.address else _labelled(gettext("where from"), shown)
+            return shown if session.user_agent or session.address else pages.labelled_html(gettext("where from"), shown)
         return format_html("<div>{}<br>{}</div>", browser, address)
 
     @admin.display(description=gettext_lazy("address"))
@@ -319,22 +314,22 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("signed in"), ordering="created_at")
     def signed_in(self, session: OnlineSession) -> str:
-        return _labelled(gettext("signed in"), when(session.created_at) if session.created_at else "-")
+        return pages.labelled_html(gettext("signed in"), when(session.created_at) if session.created_at else "-")
 
     @admin.display(description=gettext_lazy("last seen"), ordering="last_seen_at")
     def seen(self, session: OnlineSession) -> str:
         """Show when it was last seen, and the item that was viewed last unless a column does."""
-        time = _labelled(gettext("last seen"), when(session.last_seen_at))
+        time = pages.labelled_html(gettext("last seen"), when(session.last_seen_at))
         if not (session.newest and session.shows_newest_below):
             return time
-        item = _labelled(gettext("viewed"), pages.item_name_html(session.newest))
+        item = pages.labelled_html(gettext("viewed"), pages.item_name_html(session.newest))
         return format_html(
             '<div>{}<br><span class="redsess-newest" title="{}">{}</span></div>', time, session.newest.name, item
         )
 
     @admin.display(description=gettext_lazy("expires"))
     def expires(self, session: OnlineSession) -> str:
-        return _labelled(gettext("expires"), when(session.expires_at))
+        return pages.labelled_html(gettext("expires"), when(session.expires_at))
 
     @admin.display(description=gettext_lazy("viewed"), empty_value="-")
     def newest_item(self, session: OnlineSession) -> str:
@@ -346,7 +341,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         """Link to the page that asks whether to end the session."""
         if not session.end_url:
             return ""
-        label = gettext("End the session of %(session)s") % {"session": _named(session)}
+        label = gettext("End the session of %(session)s") % {"session": _row_name(session)}
         return pages.end_link_html(session.end_url, label)
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
@@ -475,7 +470,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
     # The page of a session.
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> OnlineSession | None:
-        return session_page.read_session(Access(self, request), object_id)
+        return session_page.read_for_page(Access(self, request), object_id)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         fieldsets = cast("list[tuple[Any, Any]]", super().get_fieldsets(request, obj))

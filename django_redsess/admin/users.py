@@ -75,11 +75,11 @@ def search_fields(request: HttpRequest, site: AdminSite) -> str:
     of_users = users_admin(request, site)
     user_model = get_user_model()
     fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
-    names = dict.fromkeys(_name_of(user_model, str(field)) for field in fields)
+    names = dict.fromkeys(_search_field_name(user_model, str(field)) for field in fields)
     return ", ".join(name for name in names if name)
 
 
-def _name_of(model: type[Model], search_field: str) -> str:
+def _search_field_name(model: type[Model], search_field: str) -> str:
     # The first character and the last part may say how Django compares.
     lookup = search_field.lstrip("^=@")
     while lookup:
@@ -205,19 +205,19 @@ def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) ->
     """
     using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
 
-    def end() -> None:
+    def end_after_commit() -> None:
         done.append(_end_user_sessions(request, user_id_of(user), message, note))
 
     with transaction.atomic(using=using):
         # Sessions end after the commit: until then, the user could sign in again. This runs before the signal of
         # END_ON_DEACTIVATION, whose message is another one.
-        transaction.on_commit(end, using=using)
+        transaction.on_commit(end_after_commit, using=using)
         user.is_active = False
         user.save(update_fields=["is_active"])
         log_entries.save_deactivation(request, user, message, note)
     if not done:
         # The request has a transaction of its own (ATOMIC_REQUESTS). Its commit ends them once more.
-        end()
+        end_after_commit()
     return done[0]
 
 

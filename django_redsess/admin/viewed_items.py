@@ -104,11 +104,11 @@ class PopularItemAdmin(ListAdmin):
     @admin.action(description=gettext_lazy("Reset views of selected items"), permissions=["reset"])
     def reset_selected(self, request: HttpRequest, queryset: QuerySet[PopularItem]) -> HttpResponse:
         """Ask whether to reset the selected items, or all items: all of a list without a search."""
-        return self.ask(request, cast(RankingQuerySet, queryset).items)
+        return self.ask_before_reset(request, cast(RankingQuerySet, queryset).items)
 
     def confirm_view(self, request: HttpRequest) -> HttpResponse:
         """Ask whether to reset all items."""
-        return self.ask(request, None)
+        return self.ask_before_reset(request, None)
 
     def reset_view(self, request: HttpRequest) -> HttpResponse:
         """Reset the items that were confirmed, and save that in their histories."""
@@ -117,7 +117,7 @@ class PopularItemAdmin(ListAdmin):
             return self._reset_all(request)
         return self._reset_named(request, [item_of(key) for key in request.POST.getlist("item")])
 
-    def ask(self, request: HttpRequest, items: Sequence[str] | None) -> HttpResponse:
+    def ask_before_reset(self, request: HttpRequest, items: Sequence[str] | None) -> HttpResponse:
         """Show which items would be reset: ``items``, or all for None."""
         self._require_permission(request)
         if items is None:
@@ -126,11 +126,11 @@ class PopularItemAdmin(ListAdmin):
         else:
             rows = list(self.get_queryset(request).filter(item__in=items))
             number, count = len(rows), sum(row.views for row in rows)
-            found = [(item_html(row.item, row.object), row.pk, _views(row.views)) for row in rows]
+            found = [(item_html(row.item, row.object), row.pk, _views_text(row.views)) for row in rows]
             context = {"found": found, "gone": len(items) - number}
         if not number:
             return self._nothing_to_reset(request)
-        context |= {"number": number, "views": _views(count)}
+        context |= {"number": number, "views": _views_text(count)}
         return self.render_page(request, self.reset_template, gettext("Reset views"), context)
 
     def _reset_named(self, request: HttpRequest, items: Sequence[str]) -> HttpResponse:
@@ -148,7 +148,7 @@ class PopularItemAdmin(ListAdmin):
         if not done:
             return self._nothing_to_reset(request)
         text = ngettext("%(count)s item was reset (%(views)s).", "%(count)s items were reset (%(views)s).", len(done))
-        messages.success(request, text % {"count": shown_number(len(done)), "views": _views(sum(done.values()))})
+        messages.success(request, text % {"count": shown_number(len(done)), "views": _views_text(sum(done.values()))})
         if gone := len(chosen) - len(done):
             text = ngettext(
                 "%(count)s item was not reset: it had no views any more.",
@@ -164,7 +164,7 @@ class PopularItemAdmin(ListAdmin):
             return self._nothing_to_reset(request)
         text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
         log_entries.make_entry(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
-        messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views(count)})
+        messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views_text(count)})
         return self.redirect_to_list()
 
     def _log(self, request: HttpRequest, counts: Mapping[str, int]) -> None:
@@ -220,5 +220,5 @@ def _has(name: str, words: Sequence[str]) -> bool:
     return all(word in folded for word in words)
 
 
-def _views(count: int) -> str:
+def _views_text(count: int) -> str:
     return ngettext("%(shown)s view", "%(shown)s views", count) % {"shown": shown_number(count)}

@@ -332,7 +332,7 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
     _require(rules().may_end(request.user), ENDING)
     if ending.match_other_own(request.access, _all_visible(request).of_users([id])):
         require_password(request)
-    ended = ending.end_user_sessions(request.access, id, asked.message)
+    ended = ending.end_sessions_of_user(request.access, id, asked.message)
     return {"ended": len(ended), "may_return": ended.may_return}
 
 
@@ -393,7 +393,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
             raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")
         raise PermissionDenied(f"You may block this user for at most {longest.days} days.")
     try:
-        ended = ending.block_user(request.access, user, body.until, body.message)
+        ended = ending.block_user_until(request.access, user, body.until, body.message)
     except ValueError:
         raise unprocessable("until", "ahead, by the clock of the server that stores the sessions") from None
     block = online.Block(id, body.until, body.message, user_id_of(request.user))
@@ -406,7 +406,7 @@ def unblock_user(request: Any, id: Path[UserId]) -> None:
     _require(rules().may_block(request.user), BLOCKING)
     user = _find_user(id)
     _require(_may_block(request, user), "You may not lift the block of this user.")
-    if not blocking.lift_block(request, user):
+    if not blocking.lift_user_block(request, user):
         raise ProblemError(404, NO_BLOCK)
 
 

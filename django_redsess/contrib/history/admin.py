@@ -18,7 +18,6 @@ from django.utils import timezone, translation
 from django.utils.functional import cached_property
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
@@ -73,11 +72,6 @@ class CappedPaginator(pages.NearestPage):
     @property
     def has_more(self) -> bool:
         return self._counted > COUNTED_MAX
-
-
-def _labelled(label: str, value: str) -> SafeString:
-    # On a phone a row is a card, without the table's head.
-    return format_html('<span class="redsess-label">{} </span>{}', capfirst(label), value)
 
 
 @admin.register(SignIn)
@@ -255,21 +249,23 @@ class SignInAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("signed in"))
     def signed_in(self, row: Any) -> str:
-        return _labelled(gettext("signed in"), labels.shortly(row.created_at))
+        return pages.labelled_html(gettext("signed in"), labels.shortly(row.created_at))
 
     @admin.display(description=gettext_lazy("last seen"))
     def seen(self, row: Any) -> str:
         last_seen_at = row.past.last_seen_at
-        return _labelled(gettext("last seen"), labels.when(last_seen_at) if last_seen_at else "-")
+        return pages.labelled_html(gettext("last seen"), labels.when(last_seen_at) if last_seen_at else "-")
 
     @admin.display(description=gettext_lazy("ended"))
     def ended(self, row: Any) -> str:
         """Show when the session has ended, why, by whom, and the beginning of the message."""
         end = pages.end_html(row.past, row.live_url)
         if row.past.ended_at is None:
-            return _labelled(gettext("ended"), end)
+            return pages.labelled_html(gettext("ended"), end)
         message = pages.message_html(row.message)
-        return _labelled(gettext("ended"), format_html("<div>{}<br>{}{}</div>", end, self._how_ended(row), message))
+        return pages.labelled_html(
+            gettext("ended"), format_html("<div>{}<br>{}{}</div>", end, self._how_ended(row), message)
+        )
 
     @admin.display(description=gettext_lazy("signed in"))
     def signed_in_at(self, row: Any) -> str:
