@@ -26,7 +26,7 @@ SWITCHES = {
 }
 
 
-def _unless(number: str) -> str:
+def _how_to_silence(number: str) -> str:
     return f"If your site has decided otherwise, add 'django_redsess.{number}' to SILENCED_SYSTEM_CHECKS."
 
 
@@ -35,10 +35,10 @@ def check_level_two(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of each setting that is missing for level 2, and with the profile "strict" of those of the cookie."""
     if not is_in_use() or not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
-    return [*_of_timeouts(), *_of_limit(), *_of_switches(), *(_of_cookie() if conf.PROFILE == "strict" else ())]
+    return [*_find_timeouts(), *_find_limit(), *_find_switches(), *(_find_cookie() if conf.PROFILE == "strict" else ())]
 
 
-def _of_timeouts() -> Iterator[checks.CheckMessage]:
+def _find_timeouts() -> Iterator[checks.CheckMessage]:
     # Both count from the last active request, as an idle time-out does.
     counts_from_use = conf.SLIDING is True or settings.SESSION_SAVE_EVERY_REQUEST
     if conf.IDLE_TIMEOUT is None and not counts_from_use:
@@ -47,17 +47,17 @@ def _of_timeouts() -> Iterator[checks.CheckMessage]:
             f"({STANDARD}, 7.3.1)."
         )
         hint = "Set it in seconds, or REDSESS['PROFILE'] to 'strict'."
-        yield problem("W093", message, f"{hint} {_unless('W093')}")
+        yield problem("W093", message, f"{hint} {_how_to_silence('W093')}")
     if conf.ABSOLUTE_TIMEOUT is None:
         message = (
             "REDSESS['ABSOLUTE_TIMEOUT'] is not set: a session that is used and saved never needs another sign-in "
             f"({STANDARD}, 7.3.2)."
         )
         hint = "Set it in seconds, or REDSESS['PROFILE'] to 'strict'."
-        yield problem("W094", message, f"{hint} {_unless('W094')}")
+        yield problem("W094", message, f"{hint} {_how_to_silence('W094')}")
 
 
-def _of_limit() -> Iterator[checks.CheckMessage]:
+def _find_limit() -> Iterator[checks.CheckMessage]:
     # Nobody notices a stolen password that opens session after session.
     if conf.MAX_SESSIONS_PER_USER is None:
         message = (
@@ -71,25 +71,25 @@ def _of_limit() -> Iterator[checks.CheckMessage]:
         yield problem("W047", message, hint)
 
 
-def _of_switches() -> Iterator[checks.CheckMessage]:
+def _find_switches() -> Iterator[checks.CheckMessage]:
     for name, (effect, requirement) in SWITCHES.items():
         if getattr(conf, name) is False:
             message = f"REDSESS[{name!r}] is False: {effect} ({STANDARD}, {requirement})."
-            yield problem("W095", message, f"Leave it out: the default is True. {_unless('W095')}")
+            yield problem("W095", message, f"Leave it out: the default is True. {_how_to_silence('W095')}")
 
 
-def _of_cookie() -> Iterator[checks.CheckMessage]:
+def _find_cookie() -> Iterator[checks.CheckMessage]:
     # SESSION_COOKIE_SECURE and SESSION_COOKIE_HTTPONLY: Django warns of them, or check_cookie() does.
     name, domain = settings.SESSION_COOKIE_NAME, settings.SESSION_COOKIE_DOMAIN
     prefix = "__Secure-" if domain else "__Host-"
     if not name.startswith(prefix):
         message = f"SESSION_COOKIE_NAME is {name!r}, without the prefix {prefix!r} ({STANDARD}, 3.3.3)."
         plain = name.removeprefix("__Secure-").removeprefix("__Host-")
-        hint = f"Set it to '{prefix}{plain}'. A new name signs everybody out once. {_unless('W096')}"
+        hint = f"Set it to '{prefix}{plain}'. A new name signs everybody out once. {_how_to_silence('W096')}"
         yield problem("W096", message, hint)
     elif prefix == "__Host-" and settings.SESSION_COOKIE_PATH != "/":
         message = "SESSION_COOKIE_NAME begins with '__Host-', and SESSION_COOKIE_PATH is not '/'."
         yield problem("W096", message, "Browsers refuse such a cookie. Set SESSION_COOKIE_PATH to '/'.")
     if settings.SESSION_COOKIE_SAMESITE not in ("Lax", "Strict"):
         message = f"SESSION_COOKIE_SAMESITE is {settings.SESSION_COOKIE_SAMESITE!r} ({STANDARD}, 3.3.2)."
-        yield problem("W096", message, f"Set it to 'Lax' or 'Strict'. {_unless('W096')}")
+        yield problem("W096", message, f"Set it to 'Lax' or 'Strict'. {_how_to_silence('W096')}")

@@ -191,10 +191,10 @@ def check_retries(**kwargs: Any) -> list[checks.CheckMessage]:
 @checks.register(checks.Tags.caches)
 def check_event_loops(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of connections that can be made in threads only, and of options that event loops do without."""
-    return [each for whose, pool in pools_by_role().items() for each in _in_event_loops(whose, pool)]
+    return [each for whose, pool in pools_by_role().items() for each in _find_lost_in_event_loops(whose, pool)]
 
 
-def _in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMessage]:
+def _find_lost_in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMessage]:
     try:
         pool.connection_class(**pool.connection_kwargs)
     except Exception:  # What threads can't use either is E004.

@@ -32,7 +32,7 @@ TOLERATED_MS = 1000
 
 
 class NodeState(NamedTuple):
-    """What a node told of itself. ``settings`` is empty if the user may not ask for them. Times are milliseconds."""
+    """A node's answers. ``settings`` is empty if the user may not ask for them. Times are in milliseconds."""
 
     name: str
     settings: dict[str, str]
@@ -70,15 +70,20 @@ def check_cluster(**kwargs: Any) -> list[checks.CheckMessage]:
     try:
         primaries = cluster.nodes()
     except RedisError:
-        return _why_unknown(cluster)
+        return _find_why_unknown(cluster)
     try:
-        told = [each for pool in all_server_pools() if (each := _told_by(pool))]
+        nodes = [each for pool in all_server_pools() if (each := _ask_node(pool))]
     except RedisError:  # They do not run any more.
         return []
-    return [*_too_few_partitions(len(primaries)), *_all_or_nothing(told), *_different(told), *_clocks(told)]
+    return [
+        *_find_too_few_partitions(len(primaries)),
+        *_find_full_coverage(nodes),
+        *_find_differences(nodes),
+        *_find_clocks_apart(nodes),
+    ]
 
 
-def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
+def _find_why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
     unusable = []
     for pool in cluster.start_nodes():
         try:
@@ -97,7 +102,7 @@ def _why_unknown(cluster: Cluster) -> list[checks.CheckMessage]:
     return [max(unusable, key=lambda message: str(message.id))] if unusable else []
 
 
-def _told_by(pool: Any) -> NodeState | None:
+def _ask_node(pool: Any) -> NodeState | None:
     begun = monotonic()
     questions = pack_command("TIME") + pack_command("CONFIG", "GET", *AGREED, COVERAGE)
     try:
@@ -113,7 +118,7 @@ def _told_by(pool: Any) -> NodeState | None:
     return NodeState(node_name(pool), config, ahead, round_trip)
 
 
-def _too_few_partitions(primaries: int) -> list[checks.CheckMessage]:
+def _find_too_few_partitions(primaries: int) -> list[checks.CheckMessage]:
     count = keyspace().count
     if count >= primaries:
         return []
@@ -123,8 +128,8 @@ def _too_few_partitions(primaries: int) -> list[checks.CheckMessage]:
     return [problem("W029", message, hint)]
 
 
-def _all_or_nothing(told: list[NodeState]) -> list[checks.CheckMessage]:
-    names = [each.name for each in told if each.settings.get(COVERAGE) == "yes"]
+def _find_full_coverage(nodes: list[NodeState]) -> list[checks.CheckMessage]:
+    names = [each.name for each in nodes if each.settings.get(COVERAGE) == "yes"]
     if not names:
         return []
     effect = "when some slots have no node, no session can be used"
@@ -133,10 +138,10 @@ def _all_or_nothing(told: list[NodeState]) -> list[checks.CheckMessage]:
     return [problem("W030", message, hint)]
 
 
-def _different(told: list[NodeState]) -> Iterator[checks.CheckMessage]:
+def _find_differences(nodes: list[NodeState]) -> Iterator[checks.CheckMessage]:
     for name in AGREED:
         by_value: dict[str, list[str]] = {}
-        for each in told:
+        for each in nodes:
             if name in each.settings:
                 by_value.setdefault(each.settings[name], []).append(each.name)
         if len(by_value) > 1:
@@ -146,10 +151,10 @@ def _different(told: list[NodeState]) -> Iterator[checks.CheckMessage]:
             yield problem("W031", message, hint)
 
 
-def _clocks(told: list[NodeState]) -> list[checks.CheckMessage]:
-    if not told:
+def _find_clocks_apart(nodes: list[NodeState]) -> list[checks.CheckMessage]:
+    if not nodes:
         return []
-    first, last = (chosen(told, key=lambda each: each.ahead) for chosen in (min, max))
+    first, last = (chosen(nodes, key=lambda each: each.ahead) for chosen in (min, max))
     apart = last.ahead - first.ahead
     # A reply may be as old as it took to come.
     if apart - max(first.round_trip, last.round_trip) <= TOLERATED_MS:

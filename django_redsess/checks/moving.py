@@ -30,7 +30,7 @@ APP_OF_MOVES = "django_redsess.contrib.moving"
 
 
 @checks.register(checks.Tags.security)
-def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
+def check_moving_engine(**kwargs: Any) -> list[checks.CheckMessage]:
     """Require the app of an engine that moves sessions. Warn of its settings if another engine is in use."""
     if check_settings():
         return []
@@ -74,10 +74,10 @@ def seconds_since_first_move() -> float | None:
     with suppress(SessionStoreUnavailable, RedisError, ImproperlyConfigured, ValueError):
         partitions, now = keyspace().partitions, dict[int, int]()
 
-        def asking(number: int, at: int) -> bytes:
+        def pack_question(number: int, at: int) -> bytes:
             now[number] = at
             return packing.pack_command("HGET", partitions[number].totals, "moved_since")
 
-        found = drive(ask_each("read", partitions, asking, 1))
+        found = drive(ask_each("read", partitions, pack_question, 1))
         return max((now[number] / 1000 - float(since) for number, [since] in enumerate(found) if since), default=None)
     return None

@@ -337,17 +337,17 @@ def check_user_tables(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     effect = "users with the same primary key share one list of sessions and one limit, and are ended together."
     hint = "Set REDSESS['PREFIX'] to a function that returns another text for each table of users."
-    return [problem("W046", f"{told}: {effect}", hint) for told in (*_of_tenants(), *_of_models())]
+    return [problem("W046", f"{told}: {effect}", hint) for told in (*_find_tenants(), *_find_user_models())]
 
 
-def _of_tenants() -> Iterator[str]:
+def _find_tenants() -> Iterator[str]:
     # The setting of django-tenants: these apps have tables in the schema of each tenant.
     tenant_apps, name = getattr(settings, "TENANT_APPS", ()), apps.get_app_config(get_user_model()._meta.app_label).name
     if any(each == name or each.startswith(f"{name}.apps.") for each in tenant_apps):
         yield f"TENANT_APPS has {name}, so each tenant has a table of users"
 
 
-def _of_models() -> Iterator[str]:
+def _find_user_models() -> Iterator[str]:
     user_model = get_user_model()
     for model in apps.get_models():
         # One that derives from the other has its primary key.

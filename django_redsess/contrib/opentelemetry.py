@@ -83,24 +83,24 @@ class Observer:
         if name == "store_counted":
             for fact, number in facts.items():
                 if isinstance(number, (int, float)):
-                    self._set(fact, number)
+                    self._record_number(fact, number)
             return
         texts = {f"redsess.{fact}": text for fact, text in facts.items() if isinstance(text, str)}
         self._events.add(1, {"redsess.event": name, **texts})
 
-    def _set(self, fact: str, number: float) -> None:
+    def _record_number(self, fact: str, number: float) -> None:
         name, unit = f"redsess.store.{fact}", "s" if fact.endswith("_seconds") else "{session}"
         if fact in TOTALS:
             is_new = fact not in self._totals
             self._totals[fact] = number
             if is_new:
-                self._meter.create_observable_counter(name, [partial(self._total, fact)], unit)
+                self._meter.create_observable_counter(name, [partial(self._observe_total, fact)], unit)
         else:
             if fact not in self._gauges:
                 self._gauges[fact] = self._meter.create_gauge(name, unit)
             self._gauges[fact].set(number)
 
-    def _total(self, fact: str, options: CallbackOptions) -> list[Observation]:
+    def _observe_total(self, fact: str, options: CallbackOptions) -> list[Observation]:
         return [Observation(self._totals[fact])]
 
 

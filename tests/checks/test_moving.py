@@ -4,7 +4,7 @@ import pytest
 from django.core import checks
 from django.core.management import call_command
 
-from django_redsess.checks.moving import check_engine, check_rows
+from django_redsess.checks.moving import check_moving_engine, check_rows
 from django_redsess.contrib.moving import SessionStore, Source
 from django_redsess.contrib.moving.checks import check_duration, check_source
 from tests.helpers.backends import entry
@@ -47,7 +47,7 @@ class Unwritten(Source):
 def test_what_the_settings_say(store_settings, engine: str, redsess: dict, expected: list[str]) -> None:
     store_settings.SESSION_ENGINE = f"django_redsess.{engine}"
     store_settings.REDSESS = redsess
-    assert found(check_engine) + found(check_source) == expected
+    assert found(check_moving_engine) + found(check_source) == expected
 
 
 @pytest.mark.unit
@@ -56,7 +56,7 @@ def test_an_engine_without_its_app_is_an_error(store_settings, engine: str) -> N
     store_settings.SESSION_ENGINE = f"django_redsess.contrib.{engine}"
     app = "django_redsess.contrib.moving"
     store_settings.INSTALLED_APPS = [each for each in store_settings.INSTALLED_APPS if each != app]
-    assert found(check_engine) == ["E097"]
+    assert found(check_moving_engine) == ["E097"]
 
 
 @pytest.mark.unit

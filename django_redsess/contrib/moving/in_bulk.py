@@ -53,12 +53,7 @@ class PageResult(NamedTuple):
     last: str = ""
 
     @property
-    def at(self) -> str:
-        """The first two characters of the last key, which may be shown."""
-        return self.last[:2]
-
-    @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """The number of rows."""
         return self.done + self.before + self.ended + self.left
 

@@ -26,21 +26,21 @@ ASKED_SECONDS = 10
 """The store is asked for its numbers at most once in this time, by each process."""
 
 
-def page(accept: str) -> tuple[bytes, str]:
+def metrics_page(accept: str) -> tuple[bytes, str]:
     """Return the page in the format that the header ``accept`` prefers, and its content type."""
     encode, content_type = choose_encoder(accept)
     registry = CollectorRegistry()
-    registry.register(_Everything())
+    registry.register(_MetricsCollector())
     return encode(registry), content_type
 
 
-class _Everything(Collector):
+class _MetricsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
-        yield from _observed()
-        yield from _stored(_totals())
+        yield from _observed_metrics()
+        yield from _store_metrics(_cached_totals())
 
 
-def _observed() -> Iterator[Metric]:
+def _observed_metrics() -> Iterator[Metric]:
     folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
     if folder is None:
         # Where there is a folder that is gone, this could not be imported.
@@ -57,7 +57,7 @@ def _observed() -> Iterator[Metric]:
     yield from (metric for metric in together.collect() if metric.name.startswith("redsess_"))
 
 
-def _stored(totals: Totals | None) -> Iterator[Metric]:
+def _store_metrics(totals: Totals | None) -> Iterator[Metric]:
     yield GaugeMetricFamily("redsess_up", "Whether the store could be asked for its numbers.", totals is not None)
     if totals is None:
         return
@@ -85,33 +85,33 @@ def _stored(totals: Totals | None) -> Iterator[Metric]:
         yield GaugeMetricFamily("redsess_cleaner_seen_timestamp_seconds", seen, totals.sampled_at.timestamp())
 
 
-class _Asked(NamedTuple):
+class _CachedTotals(NamedTuple):
     at: float
     totals: Totals | None
 
 
-_asked: dict[Keyspace, _Asked] = {}
-_asking = forks.Lock()
+_totals_by_store: dict[Keyspace, _CachedTotals] = {}
+_asking_lock = forks.Lock()
 
 
-def _totals() -> Totals | None:
+def _cached_totals() -> Totals | None:
     """Return the store's numbers, at most ten seconds old. None if it can't be asked, or could not in that time."""
     # Who comes while another asks waits for the same answer.
-    with _asking:
+    with _asking_lock:
         space = keyspace()
-        known = _asked.get(space)
+        known = _totals_by_store.get(space)
         if known is None or monotonic() - known.at > ASKED_SECONDS:
             try:
                 found = online.totals()
             except (SessionStoreUnavailable, ImproperlyConfigured, RedisError):
                 found = None
-            known = _asked[space] = _Asked(monotonic(), found)
+            known = _totals_by_store[space] = _CachedTotals(monotonic(), found)
         return known.totals
 
 
-def _forget(*, setting: str, **kwargs: Any) -> None:
+def _clear_totals(*, setting: str, **kwargs: Any) -> None:
     if setting in ("CACHES", "REDSESS", "SESSION_CACHE_ALIAS"):
-        _asked.clear()
+        _totals_by_store.clear()
 
 
-setting_changed.connect(_forget)
+setting_changed.connect(_clear_totals)

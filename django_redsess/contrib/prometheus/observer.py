@@ -60,7 +60,7 @@ class Observer:
 
     def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
         """Count an operation."""
-        labels = name, "ok" if error is None else failure_of(error).outcome, _name_of(server)
+        labels = name, "ok" if error is None else failure_of(error).outcome, _server_label(server)
         count = self._count.get(labels)
         if count is None:
             count = self._count[labels] = OPERATIONS.labels(*labels).observe
@@ -79,5 +79,5 @@ class Observer:
             OUTAGE.labels(facts["server"]).dec()
 
 
-def _name_of(server: Server) -> str:
+def _server_label(server: Server) -> str:
     return server.peer or (server.address if server.port is None else f"{server.address}:{server.port}")

@@ -28,5 +28,5 @@ def metrics(request: HttpRequest) -> HttpResponse:
     # prometheus_client may be missing: then this view fails, and not the site's URLs.
     from django_redsess.contrib.prometheus import metrics_page
 
-    page, content_type = metrics_page.page(request.headers.get("Accept", ""))
+    page, content_type = metrics_page.metrics_page(request.headers.get("Accept", ""))
     return HttpResponse(page, content_type=content_type)

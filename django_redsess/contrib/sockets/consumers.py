@@ -73,7 +73,7 @@ class SessionConsumerMixin:
             )
         self.watched_session = await self._watching.enter_async_context(ends(scope["session"]))
         await super().accept(*args, **kwargs)  # type: ignore[misc]
-        self._ending = asyncio.create_task(self._wait(self.watched_session))
+        self._ending = asyncio.create_task(self._await_end(self.watched_session))
 
     async def websocket_receive(self, message: dict[str, Any]) -> None:
         """Take a message of the browser."""
@@ -103,7 +103,7 @@ class SessionConsumerMixin:
             finally:
                 await self._stop()
 
-    async def _wait(self, watched: WatchedSession) -> None:
+    async def _await_end(self, watched: WatchedSession) -> None:
         await self.session_ended(await watched.wait())
 
     async def _stop(self) -> None:

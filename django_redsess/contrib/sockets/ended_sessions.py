@@ -139,20 +139,20 @@ async def ends(session: Any) -> AsyncIterator[WatchedSession]:
     Raises TypeError for a session of another engine, and ValueError for a text that is no sid. If the session object is
     not loaded, the session is read first. This raises SessionStoreUnavailable in an outage.
     """
-    watched = await _opened(session)
+    watched = await _open_watched(session)
     if watched.sid is None or watched.end is not None:
         yield watched
         return
-    poller = _poller()
+    poller = _poller_of_loop()
     store = Store(settings.SESSION_CACHE_ALIAS, keyspace().prefix, keyspace().count)
-    poller.add(store, watched)
+    poller.watch(store, watched)
     try:
         yield watched
     finally:
-        await poller.remove(store, watched)
+        await poller.unwatch(store, watched)
 
 
-async def _opened(session: Any) -> WatchedSession:
+async def _open_watched(session: Any) -> WatchedSession:
     if isinstance(session, SessionStore):
         if session.other_store is not None:
             # Only the session itself can tell where it is.
@@ -198,7 +198,7 @@ def _end_by(note: str) -> End:
     return End(found.reason, found.message) if found else End(None)
 
 
-def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
+def _follow_session(sid: str, note: str, user_id: str) -> Steps[str | End]:
     """
     Return the sid that a session has now that got another key, as its ``note`` says; or why it is over.
 
@@ -210,7 +210,7 @@ def _following(sid: str, note: str, user_id: str) -> Steps[str | End]:
     return loaded.sid if _user_of(loaded) == user_id else End(Reason.INVALIDATED)
 
 
-def _prolonging(sid: str) -> Steps[None]:
+def _prolong_session(sid: str) -> Steps[None]:
     """Move the deadline of a session as an active request does."""
     loaded = yield from reading.read_session(sid)
     if loaded.record is None:
@@ -253,13 +253,13 @@ class _Poller:
         self._task: asyncio.Task[None] | None = None
         self._failed = False
 
-    def add(self, store: Store, watched: WatchedSession) -> None:
+    def watch(self, store: Store, watched: WatchedSession) -> None:
         watched._poller = self
         self._watched.setdefault(store, {}).setdefault(watched.sid or "", []).append(watched)
         if self._timer is None and self._task is None:
             self._sleep()
 
-    async def remove(self, store: Store, watched: WatchedSession) -> None:
+    async def unwatch(self, store: Store, watched: WatchedSession) -> None:
         """Watch it no longer. Who leaves last waits until nothing is under way."""
         watched._poller = None
         self.used.discard(watched)
@@ -286,9 +286,9 @@ class _Poller:
     def _sleep(self) -> None:
         # With the context of whoever watches first, spans of all looks would belong to that request.
         later = asyncio.get_running_loop().call_later
-        self._timer = later(INTERVAL_SECONDS, self._begin, context=Context())
+        self._timer = later(INTERVAL_SECONDS, self._start_look, context=Context())
 
-    def _begin(self) -> None:
+    def _start_look(self) -> None:
         self._timer, self._task = None, asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
@@ -312,7 +312,9 @@ class _Poller:
         partitions, used = [partition for partition, _ in groups], self._take_used(store)
         servers = by_server(partitions, range(len(groups)))
         # Servers are asked side by side: an outage of one says nothing about the others.
-        asked = [self._ask(store, [groups[number] for number in numbers], used) for numbers in servers.values()]
+        asked = [
+            self._ask_one_server(store, [groups[number] for number in numbers], used) for numbers in servers.values()
+        ]
         for error in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(error, BaseException) and not isinstance(error, SessionStoreUnavailable):
                 raise error
@@ -325,11 +327,13 @@ class _Poller:
             self.used.difference_update(used[sid])
         return used
 
-    async def _ask(self, store: Store, groups: Sequence[Batch], used: Mapping[str, list[WatchedSession]]) -> None:
+    async def _ask_one_server(
+        self, store: Store, groups: Sequence[Batch], used: Mapping[str, list[WatchedSession]]
+    ) -> None:
         """Ask one server about its sessions, touch those that are ``used``, and see to those that are gone."""
         times, touches = [0] * len(groups), dict[str, int]()
 
-        def commands(number: int, at: int) -> bytes:
+        def pack_question(number: int, at: int) -> bytes:
             (partition, sids), times[number] = groups[number], at
             # All sids have 20 characters. To pack each by itself would take as long as all else here.
             packed = ("$20\r\n" + "\r\n$20\r\n".join(sids) + "\r\n").encode()
@@ -347,7 +351,7 @@ class _Poller:
 
         partitions = [partition for partition, _ in groups]
         try:
-            found = await adrive(ask_each("watch", partitions, commands, 3 if used else 1, needed=1))
+            found = await adrive(ask_each("watch", partitions, pack_question, 3 if used else 1, needed=1))
         except SessionStoreUnavailable:
             # They are touched when the server answers again.
             self.used.update(each for sid in touches for each in used[sid] if each._poller is self)
@@ -357,13 +361,13 @@ class _Poller:
                 each._seen_ms = seen
         for (partition, sids), (scores, *_), now in zip(groups, found, times, strict=True):
             if None in scores or min(map(float, scores)) <= now:
-                await self._see_to(store, partition, dict(zip(sids, scores, strict=True)), now)
+                await self._handle_gone(store, partition, dict(zip(sids, scores, strict=True)), now)
             self._due.update(zip(sids, scores, strict=True))
         if touches and conf.moves_deadlines:
             for sid in touches:
-                await adrive(_prolonging(sid))
+                await adrive(_prolong_session(sid))
 
-    async def _see_to(self, store: Store, partition: Partition, scores: Mapping[str, Any], now: int) -> None:
+    async def _handle_gone(self, store: Store, partition: Partition, scores: Mapping[str, Any], now: int) -> None:
         """Tell who watches a session with a deadline that has passed, or with none. Follow it to another key."""
         sessions = self._watched.get(store, {})
         gone = [sid for sid, score in scores.items() if score is None]
@@ -378,7 +382,7 @@ class _Poller:
             for each in list(sessions.get(sid, ())):
                 if each in living:
                     continue
-                then = await adrive(_following(sid, note, each._user_id))
+                then = await adrive(_follow_session(sid, note, each._user_id))
                 # It may have left meanwhile.
                 if each._poller is self:
                     self._drop(store, each)
@@ -386,7 +390,7 @@ class _Poller:
                         each._finish(then)
                     else:
                         each.sid = then
-                        self.add(store, each)
+                        self.watch(store, each)
 
 
 async def _living_in_other_store(sessions: Sequence[WatchedSession]) -> set[WatchedSession]:
@@ -407,7 +411,7 @@ _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Poller] = WeakKeyDiction
 _POLLERS_LOCK = forks.Lock()
 
 
-def _poller() -> _Poller:
+def _poller_of_loop() -> _Poller:
     """Return the poller of the running event loop."""
     loop = asyncio.get_running_loop()
     with _POLLERS_LOCK:

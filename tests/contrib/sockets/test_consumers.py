@@ -48,7 +48,7 @@ def test_a_consumer_of_texts_tells_and_closes_and_then_watches_nothing(loop, new
         await communicator.send_to(text_data="too late")
         assert await communicator.receive_nothing()
         await communicator.disconnect()
-        assert ended_sessions._poller()._watched == {}
+        assert ended_sessions._poller_of_loop()._watched == {}
 
     loop.run(talk())
 
@@ -60,14 +60,14 @@ def test_who_leaves_or_fails_is_watched_no_longer(loop, new_session, fails: bool
     async def talk() -> None:
         communicator = opened(session)
         await communicator.connect()
-        assert ended_sessions._poller()._watched != {}
+        assert ended_sessions._poller_of_loop()._watched != {}
         if fails:
             await communicator.send_to(text_data="fail")
             with pytest.raises(LookupError):
                 await communicator.receive_from(timeout=1)
         else:
             await communicator.disconnect()
-        assert ended_sessions._poller()._watched == {}
+        assert ended_sessions._poller_of_loop()._watched == {}
 
     loop.run(talk())
 

@@ -33,7 +33,7 @@ def prometheus() -> Iterator[str]:
     seen = dict.fromkeys(("signed_in", "guests", "active", "active_guests", "limit", "guests_limit", "created"), 1)
     ended, now = dict.fromkeys(Reason, 1), datetime.now(UTC)
     totals = Totals(at=now, **seen, ended=ended, guests_ended=ended, lag_seconds=0.0, sampled_at=now)  # type: ignore[arg-type]
-    for metric in metrics_page._stored(totals):
+    for metric in metrics_page._store_metrics(totals):
         labels = {name for sample in metric.samples for name in sample.labels}
         yield _metric(metric.name, metric.type, labels)
     # Without a value, a metric with labels has no samples.

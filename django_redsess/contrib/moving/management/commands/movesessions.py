@@ -101,7 +101,7 @@ class Command(CleaningCommand):
             self.last = page.last
             for name in ("before", "ended", "left"):
                 self.counts[name] += getattr(page, name)
-            if not self.count_batch("done", page.done, page.rows):
+            if not self.count_batch("done", page.done, page.row_count):
                 return
 
     def _restart_counts(self) -> None:
