@@ -35,6 +35,7 @@ from django_redsess.transport import agreement, attempts, connections, packing, 
 from django_redsess.transport.cluster_map import Cluster, format_address
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import has_answered, message_of, words_of
+from django_redsess.transport.pools import Pool
 
 FACTORY = "'CONNECTION_FACTORY': 'django_redsess.cluster.ClusterConnectionFactory'"
 
@@ -192,7 +193,7 @@ def _find_snapshots_alone(pool: Any) -> list[checks.CheckMessage]:
     return [problem("W056", message, hint)]
 
 
-def all_server_pools() -> list[Any]:
+def all_server_pools() -> list[Pool]:
     """
     Return the pools of all servers that hold the sessions, or will after a failover.
 
@@ -200,8 +201,10 @@ def all_server_pools() -> list[Any]:
     node of the cluster tells the others.
     """
     cluster = connections.pool()
-    primaries: list[Any] = cluster.nodes()
-    for primary in primaries if isinstance(cluster, Cluster) else []:
+    primaries = cluster.nodes()
+    if not isinstance(cluster, Cluster):
+        return primaries
+    for primary in primaries:
         with suppress(RedisError):
             ranges = attempts.ask_server(primary, "CLUSTER", "SLOTS")
             told = {(force_str(host or ""), port) for _, _, _, *replicas in ranges for host, port, *_ in replicas}
@@ -307,8 +310,8 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
     if not is_in_use() or check_timeouts() or check_retries():
         return []
     try:
-        pool = connections.pool()
-        if not pool.any_node().is_behind_sentinel:
+        pool = connections.pool().any_node()
+        if not pool.is_behind_sentinel:
             return []
         told = force_str(attempts.ask_server(pool, "INFO", "replication"))
     except Exception:  # Not known: the server may not run now, or refuse INFO. A wrong entry of CACHES is E004.

@@ -120,7 +120,7 @@ class WakeUpSleeper:
         try:
             is_called = self._connection.read_response() is not None
             self._answer_by = 0.0
-            notify_observers("wait", pool(), self._asked_at, None, "BLPOP")
+            notify_observers("wait", pool().any_node(), self._asked_at, None, "BLPOP")
             if not is_called and ends > monotonic():
                 self._ask(ends)
         except RedisError as error:
@@ -142,7 +142,7 @@ class WakeUpSleeper:
 
     def _failed(self, error: RedisError) -> None:
         self.close()
-        notify_observers("wait", pool(), self._asked_at, error, "BLPOP")
+        notify_observers("wait", pool().any_node(), self._asked_at, error, "BLPOP")
         if not isinstance(error, UNREACHABLE) and not self._warned:
             self._warned = True
             logger.warning("Can't wait for %s: %s. Earlier deadlines will be noticed late.", self._keys[0], error)
@@ -154,7 +154,7 @@ Sleeper = PollingSleeper | WakeUpSleeper
 
 def _connection() -> Any:
     # The time-outs here are only for connecting: WakeUpSleeper.sleep() waits for the answers.
-    connections = pool()
+    connections = pool().any_node()
     timeouts = {
         name: connections.connection_kwargs.get(name) or PATIENCE_SECONDS
         for name in ("socket_timeout", "socket_connect_timeout")

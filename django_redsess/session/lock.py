@@ -102,7 +102,7 @@ class SessionLock:
 
     def _giving_back_now_or_later(self) -> Steps[None]:
         # A request waits only once for a server that does not answer. One that is full answers at once.
-        if self.session.unavailable is not None and server_of(self.partition).outages.out_of_reach.known:
+        if self.session.unavailable is not None and server_of(self.partition).outages.out_of_reach.is_known:
             left_over.append(self)
             return
         try:

@@ -101,7 +101,7 @@ def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: by
         outcome = yield from operations.rotate(old_sid, sid, saving, loaded=loaded)
     except SessionStoreUnavailable:
         # The browser does not get the new key. A server that can be reached may still end the session under it.
-        if not server_of(keyspace().of_sid(sid)).outages.out_of_reach.known:
+        if not server_of(keyspace().of_sid(sid)).outages.out_of_reach.is_known:
             with suppress(SessionStoreUnavailable):
                 yield from operations.end_by_sid([sid], Ending())
         raise

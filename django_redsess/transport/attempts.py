@@ -30,11 +30,12 @@ from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers import Server
 from django_redsess.transport import exchange, packing
-from django_redsess.transport.cluster_map import format_address
+from django_redsess.transport.cluster_map import Cluster, format_address
 from django_redsess.transport.connections import pool
 from django_redsess.transport.exchange import FollowUpMaker, Pause, Send
 from django_redsess.transport.outages import UNREACHABLE, is_moving, logger, words_of
 from django_redsess.transport.packing import Part
+from django_redsess.transport.pools import Pool
 from django_redsess.transport.scripts import Script
 
 T = TypeVar("T")
@@ -55,9 +56,7 @@ MOVING_SECONDS = 0.5
 
 class _Attempts:
     """
-    The attempts to send something to the server ``to`` that has the partition with this ``tag``.
-
-    After an attempt that failed there is another, or the caller gets the error.
+    The attempts of one operation, and the server ``to`` of the next one. It has the partition with this ``tag``.
     """
 
     def __init__(self, tag: str, name: str, began: float, script: Script | None = None) -> None:
@@ -68,9 +67,9 @@ class _Attempts:
         self.asking = False
         """Whether ``to`` does not serve the hash slot yet, and is asked for the keys that have moved already."""
 
-    def failed(self, error: RedisError) -> Sends[bool]:
+    def go_on_after(self, error: RedisError) -> Sends[bool]:
         """
-        Return if there is another attempt; else raise what the caller gets.
+        Return if there is another attempt after this error. Otherwise raise what the caller gets.
 
         The result is False if the failed attempt has certainly done nothing.
         """
@@ -104,11 +103,7 @@ class _Attempts:
             raise error
         raise raised from error
 
-    def worked(self) -> None:
-        if self.to.outages.under_way:
-            self.to.outages.worked(self._name)
-
-    def _redirected(self, cluster: Any, error: RedisError) -> Sends[bool]:
+    def _redirected(self, cluster: Cluster, error: RedisError) -> Sends[bool]:
         """Tell whether the cluster has refused what another attempt may do, here or at another node."""
         if isinstance(error, MovedError):
             self._redirections += 1
@@ -128,8 +123,8 @@ class _Attempts:
         # While an outage is known, repeating would only make everybody wait longer.
         if isinstance(error, ReadOnlyError):
             # A master was demoted: a new connection may find the one that took its place.
-            return not self.to.outages.refusing.known
-        return isinstance(error, UNREACHABLE) and not self.to.outages.out_of_reach.known
+            return not self.to.outages.refusing.is_known
+        return isinstance(error, UNREACHABLE) and not self.to.outages.out_of_reach.is_known
 
 
 class PipelineExtras(NamedTuple):
@@ -145,6 +140,18 @@ class PipelineExtras(NamedTuple):
 
 
 NO_EXTRAS = PipelineExtras()
+
+
+class _Attempt(NamedTuple):
+    """What one attempt sends: commands ``before`` the script, with ``reply_count`` replies, and the script's call."""
+
+    before: bytes
+    reply_count: int
+    args: Sequence[Part | int]
+    by_digest: bool = True
+
+
+_ASKING = packing.pack_command("ASKING")
 
 
 def run_script(  # noqa: PLR0913, a value that holds these would cost each call one more
@@ -167,34 +174,34 @@ def run_script(  # noqa: PLR0913, a value that holds these would cost each call 
     """
     began = monotonic()
     attempts = _Attempts(tag, script.task, began, script)
-    by_digest, beside = True, list[Any]()
-    first_commands, reply_count, follow_up = extras
+    usual = _Attempt(extras.before, extras.reply_count, (*args, *first_attempt_args))
+    before = list[Any]()
     try:
         while True:
+            # A node that does not serve the slot yet is asked for the next command only.
+            attempt = usual._replace(before=_ASKING, reply_count=1) if attempts.asking else usual
             try:
-                # Only the next command is asked in this way.
-                first, count = (packing.pack_command("ASKING"), 1) if attempts.asking else (first_commands, reply_count)
-                packed = first + packing.pack_script_call(
-                    script, keys, (*args, *first_attempt_args), by_digest=by_digest
+                packed = attempt.before + packing.pack_script_call(
+                    script, keys, attempt.args, by_digest=attempt.by_digest
                 )
-                *others, reply = yield Send(attempts.to, packed, count + 1, follow_up)
-                if reply_count and not attempts.asking:
-                    beside = others
+                *replies, reply = yield Send(attempts.to, packed, attempt.reply_count + 1, extras.follow_up)
+                if replies and attempt is usual:
+                    before = replies
                 if isinstance(reply, ResponseError):
                     raise reply
             except NoScriptError:
                 # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before
                 # have been run already. What was agreed on may have gone with its data.
                 attempts.to.invalidate()
-                by_digest, first_commands, reply_count = False, b"", 0
+                usual = usual._replace(before=b"", reply_count=0, by_digest=False)
             except RedisError as error:
-                if (yield from attempts.failed(error)):
-                    first_attempt_args = ()
+                if (yield from attempts.go_on_after(error)):
+                    usual = usual._replace(args=args)
             else:
                 break
         # A short way that leaves its task to another has done nothing.
-        if reply or script.task == script.name:
-            attempts.worked()
+        if attempts.to.outages.under_way and (reply or script.task == script.name):
+            attempts.to.outages.note_success(script.task)
     except BaseException as error:
         if observers.chosen:
             notify_observers(
@@ -205,11 +212,11 @@ def run_script(  # noqa: PLR0913, a value that holds these would cost each call 
         notify_observers(
             name or script.task, pool().of(tag), began, None, "EVALSHA", extras.reply_count + 1, script.name
         )
-    return reply, beside
+    return reply, before
 
 
 def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each load a call
-    to: Any, tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
+    to: Pool, tag: str, name: str, packed: bytes, replies: int, needed: int = 1, script: Script | None = None
 ) -> Sends[list[Any]]:
     """
     Send plain commands, one or several of :func:`packing.pack_command`, on one connection, and return their replies.
@@ -228,7 +235,7 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
                 answers: list[Any] = yield Send(to, packed, replies)
                 for answer in answers[:needed]:
                     if isinstance(answer, ResponseError):
-                        yield from _follow(to, packed, answers, needed)
+                        yield from _follow_redirections(to, packed, answers, needed)
                         break
             except NoScriptError:
                 if script is None:
@@ -237,12 +244,12 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
                 packed = packing.with_text(packed, script)
             except RedisError as error:
                 attempts = attempts or _Attempts(tag, name, began)
-                yield from attempts.failed(error)
+                yield from attempts.go_on_after(error)
                 to = attempts.to
             else:
                 break
         if to.outages.under_way and (needed or not any(isinstance(answer, ResponseError) for answer in answers)):
-            to.outages.worked(name)
+            to.outages.note_success(name)
     except BaseException as error:
         if observers.chosen:
             _notify_of_fetch(name, to, tag, began, error, packed, replies, script)
@@ -252,7 +259,7 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
     return answers
 
 
-def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[None]:
+def _follow_redirections(to: Pool, packed: bytes, answers: list[Any], needed: int) -> Sends[None]:
     """
     Ask the other node for those keys of a moving slot that are there already, and put its replies into ``answers``.
 
@@ -260,15 +267,15 @@ def _follow(to: Any, packed: bytes, answers: list[Any], needed: int) -> Sends[No
     any other error that is among the ``needed`` answers.
     """
     for number, answer in enumerate(answers[:needed]):
-        if type(answer) is AskError:
+        if type(answer) is AskError and to.cluster is not None:
             there = to.cluster.at(answer.node_addr, to)
-            asking = packing.pack_command("ASKING") + packing.split_commands(packed)[number]
+            asking = _ASKING + packing.split_commands(packed)[number]
             answers[number] = (yield Send(there, asking, 2))[1]
         if isinstance(answers[number], ResponseError):
             raise answers[number]
 
 
-def ask_server(connections: Any, name: str, *parts: Part | int) -> Any:
+def ask_server(connections: Pool, name: str, *parts: Part | int) -> Any:
     """Send one plain command to the server of this pool, and return its reply. Raises redis-py's RedisError."""
     began = monotonic()
     try:
@@ -283,7 +290,7 @@ def ask_server(connections: Any, name: str, *parts: Part | int) -> Any:
 
 
 def notify_observers(  # noqa: PLR0913, all that observers are told
-    name: str, to: Any, began: float, error: BaseException | None, command: str, commands: int = 1, script: str = ""
+    name: str, to: Pool, began: float, error: BaseException | None, command: str, commands: int = 1, script: str = ""
 ) -> None:
     """
     Tell all observers of the operation ``name`` on the server of the pool ``to``.
@@ -303,7 +310,7 @@ def notify_observers(  # noqa: PLR0913, all that observers are told
 
 def _notify_of_fetch(  # noqa: PLR0913, see fetch()
     name: str,
-    to: Any,
+    to: Pool,
     tag: str,
     began: float,
     error: BaseException | None,
@@ -318,7 +325,7 @@ def _notify_of_fetch(  # noqa: PLR0913, see fetch()
     notify_observers(name, to, began, error, command, replies, script.name if script else "")
 
 
-def _address_of(to: Any) -> tuple[str, int | None, int, str]:
+def _address_of(to: Pool) -> tuple[str, int | None, int, str]:
     """Return where the server of this pool is: the first four fields of ``Server``."""
     options = to.connection_kwargs
     database = int(options.get("db") or 0)

@@ -56,9 +56,10 @@ class Cluster:
         self._pools: dict[Address, Pool] = {}
         # A change makes a new list and a new dictionary, so that readers need no lock.
         self._owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
-        self._of_tag: dict[str, Any] = {}
+        self._of_tag: dict[str, Pool] = {}
         self._moving: set[int] = set()
-        self._nowhere = _UnknownNode(self)
+        # For types it is a Pool.
+        self._nowhere: Any = _UnknownNode(self)
         self._lock = forks.Lock()
         self.reset()
         forks.reset_in_child(self)
@@ -68,11 +69,11 @@ class Cluster:
         self._asked: Future[None] | None = None
         self._asked_at = 0.0
 
-    def of(self, tag: str) -> Any:
+    def of(self, tag: str) -> Pool:
         """Return the pool of the node that serves the partition with this ``tag``."""
         return self._of_tag.get(tag) or self._look_up(tag)
 
-    def nodes(self) -> list[Any]:
+    def nodes(self) -> list[Pool]:
         """
         Return the pools of all nodes that serve slots.
 
@@ -83,11 +84,11 @@ class Cluster:
         found = [self._pool(address) for address in sorted(set(filter(None, self._owners)))]
         return found or self._nowhere.acquire()
 
-    def any_node(self) -> Any:
+    def any_node(self) -> Pool:
         """Return the pool of one of the nodes, without connecting. All have the same options."""
         return self.start_nodes()[0]
 
-    def start_nodes(self) -> list[Any]:
+    def start_nodes(self) -> list[Pool]:
         """Return the pools of the nodes that LOCATION names, without connecting."""
         return [self._pool(address) for address in self.start]
 
@@ -96,7 +97,7 @@ class Cluster:
         """How long a node may take to connect, and how long to tell the map. Then the next node is asked."""
         return (self.any_node().connection_kwargs.get("socket_timeout") or TIMEOUT_SECONDS) / 2
 
-    def refresh(self, lost: Any = None) -> Future[None]:
+    def refresh(self, lost: Pool | None = None) -> Future[None]:
         """
         Ask for the map in a thread of its own, if none does so. The future is done when the map is there.
 
@@ -118,7 +119,7 @@ class Cluster:
                 self._asked = asked
         return asked
 
-    def moved(self, slot: int, to: Address, by: Any) -> None:
+    def moved(self, slot: int, to: Address, by: Pool) -> None:
         """Note that ``slot`` has moved ``to`` another node, as the node with the pool ``by`` told."""
         owners = self._owners.copy()
         owners[slot] = self._reached_at(to, by)
@@ -132,7 +133,7 @@ class Cluster:
         self._moving.add(slot)
         return known
 
-    def at(self, address: Address, by: Any) -> Any:
+    def at(self, address: Address, by: Pool) -> Pool:
         """Return the pool of the node at ``address``, as the node with the pool ``by`` told it."""
         return self._pool(self._reached_at(address, by))
 
@@ -150,14 +151,14 @@ class Cluster:
         for pool in list(self._pools.values()):
             pool.disconnect()
 
-    def _look_up(self, tag: str) -> Any:
+    def _look_up(self, tag: str) -> Pool:
         of_tag, address = self._of_tag, self._owners[key_slot(tag.encode())]
         if address is None:
-            return self._nowhere
+            return self._nowhere  # type: ignore[no-any-return]
         found = of_tag[tag] = self._pool(address)
         return found
 
-    def _pool(self, address: Address) -> Any:
+    def _pool(self, address: Address) -> Pool:
         with self._lock:
             found = self._pools.get(address)
             if found is None:
@@ -166,7 +167,7 @@ class Cluster:
                 )
         return found
 
-    def _reached_at(self, told: Address, by: Any) -> Address:
+    def _reached_at(self, told: Address, by: Pool) -> Address:
         host, port = told
         # A node that does not know how it is reached leaves out the host: it is that of the node that was asked. "?"
         # stands for a name that the node should have and has not.
@@ -178,15 +179,15 @@ class Cluster:
         # In this order: who looks up a tag meanwhile puts it into the old dictionary, which nobody reads again.
         self._owners, self._of_tag = owners, {}
         if None not in owners:
-            self._nowhere.outages.end("are reached again")
+            self._nowhere.outages.finish("are reached again")
         for address in set(self._pools).difference(owners):
             gone = self._pools[address]
-            gone.outages.end("are served by another node")
+            gone.outages.finish("are served by another node")
             if address not in self.start:
                 del self._pools[address]
                 gone.close_idle()
 
-    def _ask(self, asked: Future[None], lost: Any) -> None:
+    def _ask(self, asked: Future[None], lost: Pool | None) -> None:
         # Those first that are not known to be out of reach.
         known = [address for address in set(self._owners) if address]
         random.shuffle(known)
@@ -225,7 +226,7 @@ class Cluster:
         finally:
             connection.disconnect()
 
-    def _owners_in(self, ranges: Any, pool: Any) -> Owners:
+    def _owners_in(self, ranges: Any, pool: Pool) -> Owners:
         """Return the map in the reply to ``CLUSTER SLOTS`` of the node with this ``pool``, empty if it has no slots."""
         owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
         for first, last, (host, port, *_), *_ in ranges:

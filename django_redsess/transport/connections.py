@@ -24,14 +24,14 @@ from django_redsess.transport.keys import Partition, other_store
 from django_redsess.transport.pools import LoopPool, Pool, make_session_pool
 from django_redsess.transport.sources import loop_source_like
 
-_pool: Any = None
-_POOLS: dict[str, Any] = {}
+_pool: Pool | Cluster | None = None
+_POOLS: dict[str, Pool | Cluster] = {}
 """The pools of other stores than the settings' own, by their alias."""
 _OF_ALIAS: WeakKeyDictionary[Any, Pool] = WeakKeyDictionary()
 _POOL_LOCK = forks.Lock()
 
 
-def pool() -> Any:
+def pool() -> Pool | Cluster:
     """
     Return what sessions use to connect: a pool with the settings of the alias, or its cluster.
 
@@ -48,7 +48,7 @@ def pool() -> Any:
     return _pool
 
 
-def _pool_of(alias: str, named_by: str) -> Any:
+def _pool_of(alias: str, named_by: str) -> Pool | Cluster:
     if alias not in settings.CACHES:
         raise ImproperlyConfigured(
             f"{named_by} {alias!r}, and CACHES has no such entry, only "
@@ -56,24 +56,24 @@ def _pool_of(alias: str, named_by: str) -> Any:
             "override_settings(CACHES={**settings.CACHES, ...})."
         )
     found = caches.pool_of(alias)
+    if isinstance(found, Cluster):
+        return found
     with _POOL_LOCK:
-        if not isinstance(found, Cluster):
-            if found not in _OF_ALIAS:
-                _OF_ALIAS[found] = make_session_pool(found)
-            found = _OF_ALIAS[found]
-    return found
+        if found not in _OF_ALIAS:
+            _OF_ALIAS[found] = make_session_pool(found)
+        return _OF_ALIAS[found]
 
 
-def server_of(partition: Partition) -> Any:
+def server_of(partition: Partition) -> Pool:
     """Return the pool of the server that has ``partition``, with its clock and its outages."""
     found = pool() if _pool is None or other_store() is not None else _pool
     # The only server has all partitions.
     return found if isinstance(found, Pool) else found.of(partition.tag)
 
 
-def by_server(partitions: Sequence[Partition], numbers: Iterable[int]) -> dict[Any, list[int]]:
+def by_server(partitions: Sequence[Partition], numbers: Iterable[int]) -> dict[Pool, list[int]]:
     """Return for each server, as its pool, the ``numbers`` of those ``partitions`` that it has."""
-    found: dict[Any, list[int]] = {}
+    found: dict[Pool, list[int]] = {}
     server_of = pool().of
     for number in numbers:
         found.setdefault(server_of(partitions[number].tag), []).append(number)
@@ -92,7 +92,7 @@ def _forget_pool(*, setting: str, **kwargs: Any) -> None:
 setting_changed.connect(_forget_pool)
 
 
-async def loop_pool(connections: Any) -> Any:
+async def loop_pool(connections: Pool) -> LoopPool:
     """Return the pool of the running event loop that connects to the same server as ``connections``."""
     # The pool of a node that is not known gives nothing, here either.
     if not isinstance(connections, Pool):

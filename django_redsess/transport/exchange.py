@@ -163,7 +163,7 @@ FollowUpMaker = Callable[[list[Any]], FollowUp | None]
 class Send:
     """Commands to send ``to`` the server of this pool, packed, how many replies they have, and a follow-up."""
 
-    to: Any
+    to: Pool
     packed: bytes
     replies: int
     follow_up: FollowUpMaker | None = None

@@ -58,14 +58,14 @@ class _Outage:
         self._since = 0.0
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return bool(self._met_by)
 
     def affects(self, name: str) -> bool:
         return name in self._met_by
 
-    def note(self, name: str, error: Exception, *, where: str = "") -> None:
-        """Note that ``name`` met ``error``. With ``tells_each``, ``where`` is logged in place of the name."""
+    def note_failure(self, name: str, error: Exception, *, command: str = "") -> None:
+        """Note that ``name`` met ``error``. With ``tells_each``, ``command`` is logged instead of the name."""
         with self._lock:
             begins = not self._met_by
             told = name in self._met_by if self._tells_each else not begins
@@ -76,15 +76,15 @@ class _Outage:
         if begins:
             observers.notify_event("outage_begun", server=self._server.name, error=type(error).__name__)
         if not told:
-            place = f" ({where or name})" if self._tells_each else ""
+            where = f" ({command or name})" if self._tells_each else ""
             words = words_of(error)
-            logger.error("Sessions%s can't be reached: %s: %s%s", self._server.of, type(error).__name__, words, place)
+            logger.error("Sessions%s can't be reached: %s: %s%s", self._server.of, type(error).__name__, words, where)
 
-    def worked(self, name: str) -> None:
+    def note_success(self, name: str) -> None:
         if not self._only_the_same or name in self._met_by:
-            self.ends("are reached again")
+            self.finish("are reached again")
 
-    def ends(self, how: str) -> None:
+    def finish(self, how: str) -> None:
         with self._lock:
             over = bool(self._met_by)
             self._met_by.clear()
@@ -116,15 +116,15 @@ class Outages:
         """Tell whether ``name`` has met an outage that is not over."""
         return any(outage.affects(name) for outage in self.under_way.copy())
 
-    def worked(self, name: str) -> None:
+    def note_success(self, name: str) -> None:
         """Note that ``name`` got its reply."""
         for outage in self.under_way.copy():
-            outage.worked(name)
+            outage.note_success(name)
 
-    def end(self, how: str) -> None:
+    def finish(self, how: str) -> None:
         """Note that the outages are over, and log ``how``."""
         for outage in self.under_way.copy():
-            outage.ends(how)
+            outage.finish(how)
 
     def judge(self, error: RedisError, name: str, *, text: str = "") -> Exception:
         """
@@ -133,12 +133,12 @@ class Outages:
         ``name`` is the name of what was asked, ``text`` the text of the script.
         """
         if _is_forbidden(error):
-            place = _place_of(error, name, text)
-            self.forbidding.note(name, error, where=place)
-            return _unavailable(f"{message_of(error)} ({place})", error, lasts=True)
+            command = _refused_command(error, name, text)
+            self.forbidding.note_failure(name, error, command=command)
+            return _unavailable(f"{message_of(error)} ({command})", error, lasts=True)
         if _is_outage(error):
             outage = self.out_of_reach if isinstance(error, UNREACHABLE) else self.refusing
-            outage.note(name, error)
+            outage.note_failure(name, error)
             if isinstance(error, AuthenticationError):
                 return _unavailable(message_of(error), error, lasts=True)
             return _unavailable("The server that holds the sessions can't be reached.", error, lasts=False)
@@ -215,7 +215,7 @@ def words_of(error: Exception) -> str:
     return re.split(", with args| script: | : <redis|, otherwise the HELLO|\n", str(error))[0]
 
 
-def _place_of(error: Exception, name: str, text: str) -> str:
+def _refused_command(error: Exception, name: str, text: str) -> str:
     if not text:
         return name
     # Redis 7.0 names the line of the script, and not the command that it refuses.

@@ -139,18 +139,18 @@ def together(calls: Sequence[ScriptCall[T]]) -> Steps[list[T]]:
         for server, numbers in by_server([call.partition for call in calls], waiting).items():
             of_server = [calls[number] for number in numbers]
             packed = b"".join(packing.pack_script_call(call.script, call.keys, call.args) for call in of_server)
-            first = of_server[0]
-            tag, task = first.partition.tag, first.script.task
+            tag, task = of_server[0].partition.tag, of_server[0].script.task
             answers = yield from attempts.fetch(server, tag, task, packed, len(of_server), 0)
             for number, answer in zip(numbers, answers, strict=True):
                 if isinstance(answer, ResponseError):
                     refused.append(number)
                 else:
                     results[number] = yield from calls[number].finished(answer)
-        # The first of them learns why: the server does not know the script, or the partition is elsewhere by now.
-        waiting = refused[1:]
-        for number in refused[:1]:
-            results[number] = yield from calls[number]
+        if not refused:
+            break
+        # One call learns why: the server does not know the script, or another server has the partition by now.
+        first, *waiting = refused
+        results[first] = yield from calls[first]
     return [results[number] for number in range(len(calls))]
 
 
@@ -193,11 +193,13 @@ def ask_each(
                 found[number] = answers[position * replies : (position + 1) * replies]
             if any(isinstance(answer, ResponseError) for answer in answers):
                 refused += [number for number in numbers if _has_error(found[number][:needed])]
-        waiting = [*again, *refused[1:]]
-        for number in refused[:1]:
-            partition = partitions[number]
-            packed, to = commands(number, (yield from now(partition))), server_of(partition)
-            found[number] = yield from attempts.fetch(to, partition.tag, name, packed, replies, needed, script)
+        waiting = again
+        if refused:
+            first, *others = refused
+            waiting += others
+            partition = partitions[first]
+            packed, to = commands(first, (yield from now(partition))), server_of(partition)
+            found[first] = yield from attempts.fetch(to, partition.tag, name, packed, replies, needed, script)
     return [found[number] for number in range(len(partitions))]
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from os import getpid
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from redis.backoff import NoBackoff
 from redis.credentials import StreamingCredentialProvider
@@ -32,6 +32,9 @@ from django_redsess.clock import monotonic
 from django_redsess.transport import exchange
 from django_redsess.transport.outages import UNREACHABLE, Outages
 from django_redsess.transport.sources import greet, thread_source_like
+
+if TYPE_CHECKING:
+    from django_redsess.transport.cluster_map import Cluster
 
 TIME_FRESH_SECONDS = 1.0
 """For how long a read goes by the time that another reply has told. Then it asks for the time again."""
@@ -264,7 +267,7 @@ class Pool(ConnectionPool):
         super().__init__(make_source, max_connections, wait_seconds)
         forks.reset_in_child(self)
         self.clock, self.outages, self.touched = Clock(), Outages(), TouchedSessions()
-        self.cluster: Any = None
+        self.cluster: Cluster | None = None
         self.agreed: set[str] = set()
         self.address: tuple[str, int | None, int, str] | None = None
         self._has_new_credentials = False
@@ -510,7 +513,7 @@ class WaitingTask:
             self._turn.set_result(None)
 
 
-def make_session_pool(found: Any, *, cluster: Any = None, node: str = "") -> Pool:
+def make_session_pool(found: Any, *, cluster: Cluster | None = None, node: str = "") -> Pool:
     """
     Return a pool for sessions with the settings of ``found``, a pool of redis-py that stays as it is.
 

@@ -113,7 +113,7 @@ def test_a_child_of_a_parent_that_has_all_locks_of_ours(new_session) -> None:
     def work() -> object:
         assert SessionStore(session_key).exists(session_key)
         assert asyncio.run(SessionStore(session_key).aexists(session_key))
-        connections.server_of(keyspace().partitions[0]).outages.out_of_reach.note("read", ValueError())
+        connections.server_of(keyspace().partitions[0]).outages.out_of_reach.note_failure("read", ValueError())
         for each in forks.resettables():
             if isinstance(each, forks.Lock):
                 with each:

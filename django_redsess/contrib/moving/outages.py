@@ -50,12 +50,12 @@ def ask_other_store(function: Callable[[], T]) -> T:
             # A file's name has the key.
             cause = OSError(cause.errno, cause.strerror)
         _close_broken()
-        _the_other.out_of_reach.note("", cause)
+        _the_other.out_of_reach.note_failure("", cause)
         raised = SessionStoreUnavailable("The other store, from which sessions move here, can't be reached.")
         raised.cause = f"{raised} {words_of(cause)}"
         raise raised from cause
     if _the_other.under_way:
-        _the_other.end("are reached again")
+        _the_other.finish("are reached again")
     return result
 
 
