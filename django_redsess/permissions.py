@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Rules", "rules"]
 
-CHECKED_MAX = 1000  # More sessions of a user are not read one by one.
-
 
 class Rules:
     """
@@ -121,26 +119,6 @@ class Rules:
         Ours asks for ``end_all_onlinesession``.
         """
         return self.may_end(user) and user.has_perm("django_redsess.end_all_onlinesession")
-
-    def may_end_all_of(self, user: Administrator, other: AbstractBaseUser) -> bool:
-        """
-        Tell whether ``user`` may see and end all sessions of ``other``, those of the future, too.
-
-        ``visible_sessions`` has to keep all of them. ``may_see`` and ``may_end``, if a subclass has its own, are asked
-        about a session that is not stored, and about those that are. Of more than 1 000, the answer is no.
-        """
-        user_id = user_id_of(other)
-        listed = self.visible_sessions(user, OnlineSession.online.all())
-        if not keeps_all_of(listed, user_id):
-            return False
-        if not (self.asks_each or self.ends_by_own_rule):
-            return True
-        sessions = [unstored_session(user_id, other)]
-        if self.asks_each:
-            sessions += listed.of_users([user_id])[: CHECKED_MAX + 1]
-        return len(sessions) <= CHECKED_MAX + 1 and all(
-            self.may_see(user, session) and self.may_end(user, session) for session in sessions
-        )
 
     def may_see_block(self, user: Administrator, other: AbstractBaseUser | None = None) -> bool:
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial, wraps
+from functools import wraps
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -107,7 +107,7 @@ def _for_administrator(operation: Callable[..., Any]) -> Callable[..., Any]:
         # Not a site's own ModelAdmin, whose rules are for its pages.
         request.access = Access(OnlineSessionAdmin(OnlineSession, sites[0]), request)
         permission = "django_redsess.view_onlinesession"
-        with administrating(request, sites, permission, may_see=rules().may_see(request.user)):
+        with administrating(request, sites, permission, may_see=request.access.may_see()):
             return operation(request, **asked)
 
     return for_administrator
@@ -136,7 +136,7 @@ def list_user_sessions(request: Any, id: Path[UserId], asked: Query[UserSessions
     An unknown user has none. Needs the permission `view_onlinesession`.
     """
     # Nobody learns here which ids there are.
-    found = _ordered_sessions(asked, _all_visible(request).of_users([id]))
+    found = _ordered_sessions(asked, request.access.sessions().of_users([id]))
     return _session_list(request, asked, found, about=id)
 
 
@@ -222,7 +222,7 @@ def _search_list(request: Any, asked: UserSessionsQuery, matching: SessionQueryS
 
 def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     """Return the sessions that the filters of the query keep, among those that the administrator may see."""
-    found = _all_visible(request)
+    found: SessionQuerySet = request.access.sessions()
     if asked.guests == "only" and asked.user:
         raise ProblemError(422, "guests=only and user can't be given together: guests are not users.")
     if asked.guests:
@@ -264,27 +264,23 @@ def _staff_users(request: Any) -> Any:
     return of_users.get_queryset(request).filter(is_staff=True).order_by("pk")
 
 
-def _all_visible(request: HttpRequest) -> SessionQuerySet:
-    return rules().visible_sessions(request.user, OnlineSession.online.counting_once())
-
-
 def _describe_visible(request: HttpRequest, rows: Iterable[OnlineSession]) -> list[dict[str, Any]]:
     rows = list(rows)
     users = {row.session.user_id: row.user for row in rows if row.user}
     return describe_sessions([row.session for row in rows], users, own_sid(request))
 
 
-def _rule_for_each(request: HttpRequest) -> Callable[[OnlineSession], bool] | None:
+def _rule_for_each(request: Any) -> Callable[[OnlineSession], bool] | None:
     """Return the rule of this site that has to be asked about each session of a list; None if there is none."""
-    return partial(rules().may_see, request.user) if rules().sees_by_own_rule else None
+    return request.access.may_see if rules().sees_by_own_rule else None
 
 
 @router.post("sessions/end", response=answers(EndedSessions, 403, 413, 415))
 def end_sessions(request: Any, body: EndSessions) -> Any:
     """End sessions by their ids. Needs the permission `end_onlinesession`."""
-    _require(rules().may_end(request.user), ENDING)
+    _require(request.access.may_end(), ENDING)
     ids = list(dict.fromkeys(body.ids))
-    found = _find_visible(request, [each.sid for each in online.find(ids, follow=True)])
+    found = request.access.look_up(*(each.sid for each in online.find(ids, follow=True)))
     if ending.include_other_own(request.access, found):
         require_password(request)
     sids, ended = ending.end_found(request.access, found, body.message)
@@ -312,7 +308,7 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     One that got another key is ended under its new id. The own one ends, too. Needs the permission
     `end_onlinesession`.
     """
-    _require(rules().may_end(request.user), ENDING)
+    _require(request.access.may_end(), ENDING)
     session = _visible_session(request, id, follow=True)
     if ending.include_other_own(request.access, [session]):
         require_password(request)
@@ -329,8 +325,8 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
 
     The administrator's present one goes on. Needs the permission `end_onlinesession`.
     """
-    _require(rules().may_end(request.user), ENDING)
-    if ending.match_other_own(request.access, _all_visible(request).of_users([id])):
+    _require(request.access.may_end(), ENDING)
+    if ending.match_other_own(request.access, request.access.sessions().of_users([id])):
         require_password(request)
     ended = ending.end_sessions_of_user(request.access, id, asked.message)
     return {"ended": len(ended), "may_return": ended.may_return}
@@ -344,12 +340,12 @@ def count_sessions(request: Any) -> Any:
     Of those that the administrator may see. If the site has a rule that is asked about each session, more than 10 000
     are not counted: the answer is 403. Needs the permission `view_onlinesession`.
     """
-    listed = _all_visible(request)
+    listed = request.access.sessions()
     counted = {"signed_in": listed, "guests": listed.only_guests(), "active": listed.active()}
     return {name: _count_visible(request, sessions) for name, sessions in counted.items()}
 
 
-def _count_visible(request: HttpRequest, sessions: SessionQuerySet) -> int:
+def _count_visible(request: Any, sessions: SessionQuerySet) -> int:
     may_see = _rule_for_each(request)
     if may_see is None:
         return sessions.count()
@@ -367,7 +363,7 @@ def get_block(request: Any, id: Path[UserId]) -> Any:
     """Show the block of a user. 404 if the user is not blocked. Needs the permission `block_user`."""
     _require(rules().may_see_block(request.user), BLOCKING)
     user = _find_user(id)
-    may_see = rules().may_see_block(request.user, user) and rules().may_end_all_of(request.user, user)
+    may_see = rules().may_see_block(request.user, user) and request.access.may_end_all_of(user)
     _require(may_see, "You may not see the block of this user.")
     block = online.block_of(user)
     if block is None:
@@ -383,7 +379,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
     Needs the permissions `block_user` and `end_onlinesession`.
     """
     _require(rules().may_block(request.user), BLOCKING)
-    _require(rules().may_end(request.user), ENDING)
+    _require(request.access.may_end(), ENDING)
     user = _find_user(id)
     _require(_may_block(request, user), "You may not block this user.")
     longest = rules().longest_block(request.user, user)
@@ -415,18 +411,13 @@ def _require(allowed: object, otherwise: str) -> None:
         raise PermissionDenied(otherwise)
 
 
-def _may_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
-    return rules().may_block(request.user, user) and rules().may_end_all_of(request.user, user)
+def _may_block(request: Any, user: AbstractBaseUser) -> bool:
+    return rules().may_block(request.user, user) and bool(request.access.may_end_all_of(user))
 
 
-def _find_visible(request: HttpRequest, sids: Sequence[str]) -> list[OnlineSession]:
-    found = _all_visible(request).with_guests().filter(sid__in=sids)
-    return [session for session in found if rules().may_see(request.user, session)]
-
-
-def _visible_session(request: HttpRequest, sid: str, *, follow: bool = False) -> OnlineSession:
+def _visible_session(request: Any, sid: str, *, follow: bool = False) -> OnlineSession:
     sids = [each.sid for each in online.find([sid], follow=True)] if follow else [sid]
-    found = _find_visible(request, sids)
+    found: list[OnlineSession] = request.access.look_up(*sids)
     if not found:
         raise ProblemError(404, NO_SESSION)
     return found[0]
