@@ -24,6 +24,7 @@ print(*(receiver.__module__ for receiver, _ in user_logged_in.send(None, request
 """
 
 
+@pytest.mark.slow
 def test_receivers_of_apps_that_are_listed_before_ours_are_called_after_ours() -> None:
     ran = subprocess.run([sys.executable, "-c", RECEIVERS], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["django_redsess.accounts.signals", "django.contrib.auth.models"]

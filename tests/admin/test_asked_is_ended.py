@@ -80,6 +80,7 @@ LONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["user=1&active=1d", *LONG])
 def test_a_number_of_the_latest_sign_ins_only_says_so(admin_client, redis, query) -> None:
     assert "At least" not in Page(admin_client.get(f"{LIST}?{query}")).text

@@ -22,6 +22,7 @@ for each in {*registry.registered_checks, *registry.deployment_checks}:
 """
 
 
+@pytest.mark.slow
 def test_what_a_site_has_installed_is_checked() -> None:
     modules = [path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py")]
     with_checks = {

@@ -149,6 +149,7 @@ def test_other_events_and_unix_sockets_are_no_problem() -> None:
     assert {"/run/redis.sock", "10.0.0.1:6379"} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("observed")
 def test_the_page_of_django_prometheus_shows_nothing_of_ours_a_second_time(rf, new_session) -> None:
     new_session()

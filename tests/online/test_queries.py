@@ -329,6 +329,7 @@ def test_as_many_sessions_of_several_users_are_listed_as_are_counted(redis, two_
         assert list(listed.order_by(order)[5200:5300]) == []
 
 
+@pytest.mark.slow
 def test_the_latest_sign_ins_of_several_users_are_in_their_place(redis, two_users) -> None:
     # Another one, who is at home where the first is.
     other = next(str(uid) for uid in range(3, 99) if keyspace().of_user(str(uid)) == keyspace().of_user("1"))

@@ -61,3 +61,15 @@ def test_nobody_goes_much_before_there_are_as_many_as_the_maximum(redis, setting
 def test_after_many_short_sessions_there_are_the_latest(redis, partitions: int) -> None:
     # Each partition waits until it has fifty of them.
     assert max(create(redis, 1000, age_seconds=0.001)) < 50 * partitions + AT_ONCE
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("maximum", "reserve"), [(50, 50), (1_000, 100), (10_000, 100), (50_000, 500), (10_000_000, 100_000)]
+)
+def test_beside_as_many_users_as_there_may_be_guests_have_a_hundredth_and_at_least_a_hundred(
+    settings, maximum: int, reserve: int
+) -> None:
+    settings.REDSESS = {"MAX_SESSIONS": maximum}
+    allowed = eviction.allowance()
+    assert [allowed.too_many(maximum, guests) for guests in (reserve, reserve + 1)] == [0, 1]

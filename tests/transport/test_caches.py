@@ -382,6 +382,7 @@ print(attempts.ask_server(connections.pool(), "PING"))
 """
 
 
+@pytest.mark.slow
 def test_django_valkey_need_not_be_installed(server) -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT, server.url], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("b'PONG'\n", "")

@@ -350,7 +350,11 @@ assert {own_id(take(pool)), own_id(take(pool))} == parents
 
 
 @pytest.mark.parametrize(
-    ("backend", "kind"), [("django-redis", "ConnectionPool"), ("Django", "BlockingConnectionPool")]
+    ("backend", "kind"),
+    [
+        ("django-redis", "ConnectionPool"),
+        pytest.param("Django", "BlockingConnectionPool", marks=pytest.mark.slow),
+    ],
 )
 def test_a_fork_uses_nothing_of_its_parent(server, backend: str, kind: str) -> None:
     started = [sys.executable, "-c", FORKED, backend, server.url, kind]

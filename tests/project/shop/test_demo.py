@@ -29,6 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         yield demo
 
 
+@pytest.mark.slow
 def test_demo_serves_the_shop_and_its_static_files(demo: Demo) -> None:
     page = requests.get(f"{demo.url}/")
     assert page.status_code == 200
