@@ -1,30 +1,13 @@
-"""The client part and the data part of a record, which follow its header. Both are packed to be small and fast.
+"""
+The streams in a record: texts that most records have take a few bytes there.
 
 Streams are raw deflate (RFC 1951) with a preset dictionary (RFC 1950). One dictionary has the user agents of most
-browsers. The other has what Django and others write into most sessions. Such texts then take a few bytes.
-
-The client part is a stream of the user agent, then the address of 0, 4 or 16 bytes. It is empty if both are unknown.
-
-The data part has a kind, which the record's header holds: ``SIGNED_IN``, ``HASH`` or 0 (nothing is cut out); plus
-``DEFLATED`` if the rest is a stream. Then come, unless the kind is 0 or ``DEFLATED``:
-
-====== =================================================================================================
-bytes  content
-====== =================================================================================================
-32     Django's session hash. It is cut out of the data with its key. With ``SIGNED_IN``, all three keys
-       that Django's ``login()`` writes are cut out: the hash and the user id are enough to restore them
-2      the place of what was cut out
-====== =================================================================================================
-
-And the rest of the data, plain or as a stream. Place and rest are left out if the rest is ``{}``.
-
-If another serializer than Django's wrote the data, its dotted path comes first, after one byte with the path's length.
+browsers. The other has what Django and others write into most sessions.
 """
 
 from __future__ import annotations
 
 import zlib
-from binascii import hexlify, unhexlify
 
 AGENTS = (
     b"Mozilla/5.0 (compatible; bot/1.0; +https://www..com/bot.html) okhttp/4.12.0 python-requests/2.32.3 curl/8.5.0 "
@@ -67,90 +50,8 @@ _SHORT_DATA = zlib.compressobj(6, zlib.DEFLATED, -10, 2, zlib.Z_FIXED, DATA)
 SHORT_BYTES_MAX = 512
 """Longer data get their own codes. They get smaller by a fifth to a third, at no cost in time overall."""
 
-PLAIN_BYTES_MAX, PLAIN_SIGNED_IN_MAX = 29, 64
-"""Data up to these sizes are not deflated. The first number is for a guest's data: the record then has 60 bytes, and
-a shorter one would take the same memory. The second is for the rest that a user has: it is larger, but read faster."""
-
-DEFLATED, SIGNED_IN, HASH = 1, 2, 4
-"""The kind of the data part, in the three lowest bits of a number."""
-
-# The text around the user id and before the hash, in the JSON of Django's serializer. A quote follows the hash.
-ID_KEY = b'"_auth_user_id":"'
-BACKEND_KEY = b'","_auth_user_backend":"django.contrib.auth.backends.ModelBackend","_auth_user_hash":"'
-HASH_KEY = b'"_auth_user_hash":"'
-PLACE_MAX = 65_535
-
 CLIENT_BYTES_MAX = 2048
 """Far more than a user agent has. Searches inflate a client part before they check its seal, and never beyond this."""
-
-
-def packed_data(data: bytes, user_id: bytes) -> tuple[int, bytes]:
-    """Pack the data of a session. Return their kind, and the bytes. ``user_id`` is empty for a guest."""
-    kind, cut = 0, b""
-    if user_id:
-        kind, cut, data = _cut(data, user_id)
-        if not data:
-            return kind, cut
-    if len(data) > (PLAIN_SIGNED_IN_MAX if kind else PLAIN_BYTES_MAX):
-        deflated = _deflated(data)
-        if len(deflated) < len(data):
-            kind, data = kind | DEFLATED, deflated
-    return kind, cut + data
-
-
-def unpacked_data(kind: int, packed: bytes, user_id: bytes) -> bytes:
-    """
-    Unpack the data that :func:`packed_data` has packed.
-
-    Raises ValueError or zlib.error for what it did not return.
-    """
-    if kind <= DEFLATED:
-        return _inflated(packed, DATA)[0] if kind else packed
-    place, rest = 1, b"{}"
-    if len(packed) != 32:
-        place, rest = int.from_bytes(packed[32:34], "big"), packed[34:]
-        if len(packed) < 34 or kind > HASH | DEFLATED:
-            raise ValueError("not packed here")
-        if kind & DEFLATED:
-            rest, _ = _inflated(rest, DATA)
-    keys = HASH_KEY if kind & HASH else ID_KEY + user_id + BACKEND_KEY
-    return b"".join((rest[:place], keys, hexlify(packed[:32]), b'"', rest[place:]))
-
-
-def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
-    # Returns the kind, what was cut out with its place, and the rest. Place and rest are left out if the rest is {}.
-    kind, keys = SIGNED_IN, ID_KEY + user_id + BACKEND_KEY
-    place = data.find(keys, 0, PLACE_MAX)
-    if place < 0:
-        kind, keys = HASH, HASH_KEY
-        place = data.find(keys, 0, PLACE_MAX)
-        if place < 0:
-            return 0, b"", data
-    start = place + len(keys)
-    end = start + 64
-    try:
-        cut = unhexlify(data[start:end])
-    except ValueError:
-        return 0, b"", data
-    # Cut out only what is restored exactly: not fewer digits, and no capitals.
-    if hexlify(cut) + b'"' != data[start : end + 1]:
-        return 0, b"", data
-    rest = data[:place] + data[end + 1 :]
-    if place == 1 and rest == b"{}":
-        return kind, cut, b""
-    return kind, cut + place.to_bytes(2, "big"), rest
-
-
-def packed_name(serializer: str) -> bytes:
-    """Pack the dotted path of a serializer, to stand before the data. Raises ValueError for more than 255 bytes."""
-    name = serializer.encode()
-    return bytes((len(name),)) + name
-
-
-def unpacked_name(packed: bytes) -> tuple[str, bytes]:
-    """Return the dotted path that :func:`packed_name` has packed, and the bytes behind it."""
-    end = 1 + packed[0]
-    return packed[1:end].decode(), packed[end:]
 
 
 def deflated_agent(user_agent: str) -> bytes:
@@ -165,11 +66,15 @@ def inflated_agent(packed: bytes) -> tuple[str, bytes]:
 
     Raises ValueError or zlib.error for bytes that it did not write.
     """
-    user_agent, rest = _inflated(packed, AGENTS, CLIENT_BYTES_MAX)
-    return user_agent.decode(), rest
+    inflate = zlib.decompressobj(WINDOW_BITS, AGENTS)
+    user_agent = inflate.decompress(packed, CLIENT_BYTES_MAX)
+    if not inflate.eof:
+        raise ValueError("cut short, or too long")
+    return user_agent.decode(), inflate.unused_data
 
 
-def _deflated(data: bytes) -> bytes:
+def deflate_data(data: bytes) -> bytes:
+    """Return the data of a session as a stream."""
     if len(data) <= SHORT_BYTES_MAX:
         deflate = _SHORT_DATA.copy()
     else:
@@ -178,10 +83,10 @@ def _deflated(data: bytes) -> bytes:
     return deflate.compress(data) + deflate.flush()
 
 
-def _inflated(stream: bytes, dictionary: bytes, most: int = 0) -> tuple[bytes, bytes]:
-    # Returns the content, at most ``most`` bytes (0: any number), and the bytes after the stream.
-    inflate = zlib.decompressobj(WINDOW_BITS, dictionary)
-    content = inflate.decompress(stream, most)
+def inflate_data(stream: bytes) -> bytes:
+    """Return the data in a stream. Raises ValueError or zlib.error for one that :func:`deflate_data` did not make."""
+    inflate = zlib.decompressobj(WINDOW_BITS, DATA)
+    data = inflate.decompress(stream)
     if not inflate.eof:
-        raise ValueError("cut short, or too long")
-    return content, inflate.unused_data
+        raise ValueError("cut short")
+    return data

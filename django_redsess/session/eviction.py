@@ -13,7 +13,6 @@ from django_redsess.session.user_limit import NO_LIMIT
 from django_redsess.signals import Reason, ends_are_wanted
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, keyspace
-from django_redsess.transport.partitions import quota
 from django_redsess.transport.replicas import confirmation
 from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps
 
@@ -58,11 +57,11 @@ def allowance(maximum: int | None = None, guests: int | None = None) -> Allowanc
     maximum = conf.MAX_SESSIONS if maximum is None else maximum
     guests = conf.MAX_GUESTS if guests is None else guests
     reserve = min(max(maximum // 100, RESERVE_MIN), maximum)
-    partitions = keyspace().count
+    space = keyspace()
     return Allowance(
-        signed_in=quota(maximum, partitions),
-        reserve=quota(reserve, partitions),
-        guests=quota(NO_LIMIT if guests is None else guests, partitions),
+        signed_in=space.quota(maximum),
+        reserve=space.quota(reserve),
+        guests=space.quota(NO_LIMIT if guests is None else guests),
     )
 
 

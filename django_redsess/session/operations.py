@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from django_redsess.conf import conf
 from django_redsess.session.reading import SID_PLACEHOLDER, Loaded, pack_template, rotated_to
 from django_redsess.session.record import REVISION_SIZE, has_user, revision_of
 from django_redsess.session.user_limit import Limit
@@ -248,7 +249,7 @@ def create(
         first_attempt_args=first_attempt_args,
         before=before,
         reply_count=reply_count,
-        confirmation=confirmation(Reason.REPLACED) if saving.limit else None,
+        confirmation=confirmation(Reason.REPLACED) if saving.limit and conf.CONFIRM_ENDS else None,
         name=saving.name,
     )
 
@@ -292,7 +293,7 @@ def rotate(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> ScriptCa
         _outcome_of,
         before=before,
         reply_count=reply_count,
-        confirmation=confirmation(Reason.REPLACED) if saving.limit else None,
+        confirmation=confirmation(Reason.REPLACED) if saving.limit and conf.CONFIRM_ENDS else None,
         name=saving.name,
     )
 

@@ -13,8 +13,8 @@ n      18      user id, UTF-8; empty for a guest
 6      18 + n  login time, milliseconds since 1970; left out for a guest
 12 or 14       seal: keyed BLAKE2b of format, sid, all from 16 on and all that follows; or name of key, and nonce
 1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
-c              client part: address and user agent, see compression.py
-rest           data part: the serialized data and the name of the serializer, see compression.py
+c              client part: a stream of the user agent, then the address of 0, 4 or 16 bytes; empty if unknown
+rest           data part: see below
 16             only of an encrypted record: its tag
 ====== ======= =======================================================================================
 
@@ -29,18 +29,33 @@ The byte at 16:
 ========== =============================================================================================
 bits       meaning
 ========== =============================================================================================
-1, 2, 4    the kind of the data part: ``DEFLATED``, ``SIGNED_IN`` and ``HASH`` of compression.py
+1, 2, 4    the kind of the data part: ``DEFLATED``, ``SIGNED_IN`` and ``HASH``
 8          ``NAMED``: the data part begins with the name of its serializer. Without it, Django's wrote them
 16         ``ENCRYPTED``: name of the key, nonce and tag take the place of the seal
 32 and 64  ``DICTIONARIES``: which dictionaries the streams of both parts have. 0: those of compression.py.
            No release has others yet. A record with others can't be read here, and is not taken for bad
 128        ``RESERVED``. Who does not know its meaning reads the record all the same, and keeps it
 ========== =============================================================================================
+
+The data part has a kind, which the byte at 16 holds: ``SIGNED_IN``, ``HASH`` or 0 (nothing is cut out); plus
+``DEFLATED`` if the rest is a stream, see compression.py. Then come, unless the kind is 0 or ``DEFLATED``:
+
+====== =================================================================================================
+bytes  content
+====== =================================================================================================
+32     Django's session hash. It is cut out of the data with its key. With ``SIGNED_IN``, all three keys
+       that Django's ``login()`` writes are cut out: the hash and the user id are enough to restore them
+2      the place of what was cut out
+====== =================================================================================================
+
+And the rest of the data, plain or as a stream. Place and rest are left out if the rest is ``{}``. If another serializer
+than Django's wrote the data, its dotted path comes first, after one byte with the path's length.
 """
 
 from __future__ import annotations
 
 import logging
+from binascii import hexlify, unhexlify
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
@@ -57,15 +72,7 @@ from django.utils.module_loading import import_string
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionNotReadable
 from django_redsess.session.client import Client, unpack_client
-from django_redsess.session.compression import (
-    DEFLATED,
-    HASH,
-    SIGNED_IN,
-    packed_data,
-    packed_name,
-    unpacked_data,
-    unpacked_name,
-)
+from django_redsess.session.compression import deflate_data, inflate_data
 from django_redsess.session.encryption import KeyMissing, decrypted, encrypted
 from django_redsess.transport.agreement import FORMAT, derived_key
 from django_redsess.transport.keys import PREFIXES_KEPT, prefix
@@ -78,6 +85,19 @@ REVISION_SIZE = 6
 
 HOW_AT, LENGTH_AT, USER_ID_AT = 16, 17, 18
 LOGIN_SIZE = 6
+
+PLAIN_BYTES_MAX, PLAIN_SIGNED_IN_MAX = 29, 64
+"""Data up to these sizes are not deflated. The first number is for a guest's data: the record then has 60 bytes, and
+a shorter one would take the same memory. The second is for the rest that a user has: it is larger, but read faster."""
+
+DEFLATED, SIGNED_IN, HASH = 1, 2, 4
+"""The kind of the data part, in the three lowest bits of a number."""
+
+# The text around the user id and before the hash, in the JSON of Django's serializer. A quote follows the hash.
+ID_KEY = b'"_auth_user_id":"'
+BACKEND_KEY = b'","_auth_user_backend":"django.contrib.auth.backends.ModelBackend","_auth_user_hash":"'
+HASH_KEY = b'"_auth_user_hash":"'
+PLACE_MAX = 65_535
 
 KIND = DEFLATED | SIGNED_IN | HASH
 NAMED, ENCRYPTED, DICTIONARIES, RESERVED = 8, 16, 32 | 64, 128
@@ -197,6 +217,75 @@ def unpack(sid: str, record: bytes) -> Record:
         Record,
         (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, serializer, how & RESERVED, revision),
     )
+
+
+def packed_data(data: bytes, user_id: bytes) -> tuple[int, bytes]:
+    """Pack the data of a session. Return their kind, and the bytes. ``user_id`` is empty for a guest."""
+    kind, cut = 0, b""
+    if user_id:
+        kind, cut, data = _cut(data, user_id)
+        if not data:
+            return kind, cut
+    if len(data) > (PLAIN_SIGNED_IN_MAX if kind else PLAIN_BYTES_MAX):
+        deflated = deflate_data(data)
+        if len(deflated) < len(data):
+            kind, data = kind | DEFLATED, deflated
+    return kind, cut + data
+
+
+def unpacked_data(kind: int, packed: bytes, user_id: bytes) -> bytes:
+    """
+    Unpack the data that :func:`packed_data` has packed.
+
+    Raises ValueError or zlib.error for what it did not return.
+    """
+    if kind <= DEFLATED:
+        return inflate_data(packed) if kind else packed
+    place, rest = 1, b"{}"
+    if len(packed) != 32:
+        place, rest = int.from_bytes(packed[32:34], "big"), packed[34:]
+        if len(packed) < 34 or kind > HASH | DEFLATED:
+            raise ValueError("not packed here")
+        if kind & DEFLATED:
+            rest = inflate_data(rest)
+    keys = HASH_KEY if kind & HASH else ID_KEY + user_id + BACKEND_KEY
+    return b"".join((rest[:place], keys, hexlify(packed[:32]), b'"', rest[place:]))
+
+
+def _cut(data: bytes, user_id: bytes) -> tuple[int, bytes, bytes]:
+    # Returns the kind, what was cut out with its place, and the rest. Place and rest are left out if the rest is {}.
+    kind, keys = SIGNED_IN, ID_KEY + user_id + BACKEND_KEY
+    place = data.find(keys, 0, PLACE_MAX)
+    if place < 0:
+        kind, keys = HASH, HASH_KEY
+        place = data.find(keys, 0, PLACE_MAX)
+        if place < 0:
+            return 0, b"", data
+    start = place + len(keys)
+    end = start + 64
+    try:
+        cut = unhexlify(data[start:end])
+    except ValueError:
+        return 0, b"", data
+    # Cut out only what is restored exactly: not fewer digits, and no capitals.
+    if hexlify(cut) + b'"' != data[start : end + 1]:
+        return 0, b"", data
+    rest = data[:place] + data[end + 1 :]
+    if place == 1 and rest == b"{}":
+        return kind, cut, b""
+    return kind, cut + place.to_bytes(2, "big"), rest
+
+
+def packed_name(serializer: str) -> bytes:
+    """Pack the dotted path of a serializer, to stand before the data. Raises ValueError for more than 255 bytes."""
+    name = serializer.encode()
+    return bytes((len(name),)) + name
+
+
+def unpacked_name(packed: bytes) -> tuple[str, bytes]:
+    """Return the dotted path that :func:`packed_name` has packed, and the bytes behind it."""
+    end = 1 + packed[0]
+    return packed[1:end].decode(), packed[end:]
 
 
 def _require_readable(how: int) -> None:

@@ -15,9 +15,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 
-from django_redsess.conf import POLICIES, REFUSE, Conf, conf
+from django_redsess.conf import POLICIES, REFUSE, conf
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.partitions import quota
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -91,7 +90,7 @@ def limit_of(user: AbstractBaseUser | None) -> Limit | None:
         except Exception as error:
             raise ImproperlyConfigured(f"{MAXIMUM}, {setting!r}, failed with {type(error).__name__}.") from error
         found = f"{setting!r} returned {maximum!r}"
-    if not Conf.USER_SESSIONS_CEILING.rule.allows(maximum):
+    if maximum is not None and (not isinstance(maximum, int) or maximum is True or maximum < 1):
         raise ImproperlyConfigured(f"{MAXIMUM} must be an integer of 1 or more, or None; {found}.")
     if conf.SESSION_LIMIT_POLICY not in POLICIES:
         raise ImproperlyConfigured(f"{POLICY} must be one of {', '.join(POLICIES)}; not {conf.SESSION_LIMIT_POLICY!r}.")
@@ -130,7 +129,7 @@ def ceiling() -> Limit:
     It is ``USER_SESSIONS_CEILING``, and at most a tenth of a partition's share of ``MAX_SESSIONS``: a user's sessions
     are all in one partition, and must leave room there for others.
     """
-    share = quota(conf.MAX_SESSIONS, keyspace().count)
+    share = keyspace().quota(conf.MAX_SESSIONS)
     most = conf.USER_SESSIONS_CEILING
     maximum = NO_LIMIT if most is None else min(most, max(share // 10, CEILING_MIN))
     return Limit(maximum, UNUSED, share, True)

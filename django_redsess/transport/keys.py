@@ -293,6 +293,10 @@ class Keyspace:
         prefix = "".join(f"\\{letter}" if letter in "*?[]\\^-" else letter for letter in self.prefix)
         return f"{{{prefix}}}:*" if self.count == 1 else f"{{{prefix}[:}}]*"
 
+    def quota(self, maximum: int) -> int:
+        """Return the share of ``maximum`` that one partition has, rounded up."""
+        return -(-maximum // self.count)
+
     def of_name(self, name: str) -> Partition | None:
         """Return the partition whose key ``name`` is; None for one of another store, or of no partition."""
         tag = name[1:].partition("}")[0]

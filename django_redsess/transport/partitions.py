@@ -38,11 +38,6 @@ def batches(sids: Iterable[str], at_once: int = CONSTANTS["AT_ONCE_MAX"]) -> Ite
             yield space.partitions[number], group[start : start + at_once]
 
 
-def quota(maximum: int, partitions: int) -> int:
-    """Return the share of ``maximum`` that one partition has, rounded up. ``partitions`` is their number."""
-    return -(-maximum // partitions)
-
-
 class RankedScore(NamedTuple):
     """A score, and how many entries of each partition have a lower one."""
 

@@ -22,7 +22,7 @@ from django_redsess.session.reading import Touch, templates
 from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
-from django_redsess.transport.partitions import quota, together
+from django_redsess.transport.partitions import together
 from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, adrive, drive, time_of
 from django_redsess.viewed import popularity
 from django_redsess.viewed.popularity import ViewTotal
@@ -81,7 +81,7 @@ def call_count_view(item: str) -> ScriptCall[bool]:
 
 def items_max() -> int:
     """Return the most items that one partition counts."""
-    return quota(conf.VIEWED_LIMIT, keyspace().count)
+    return keyspace().quota(conf.VIEWED_LIMIT)
 
 
 def record_view(session: SessionStore, item: str) -> Steps[bool]:

@@ -70,13 +70,13 @@ def test_a_load(visitor) -> None:
 
 
 def test_a_save(visitor) -> None:
-    at_most(21, passed_by(lambda: visitor.get("/write/colour/blue/")))
+    at_most(16, passed_by(lambda: visitor.get("/write/colour/blue/")))
 
 
 def test_a_sign_in(visitor) -> None:
     browser = Client()
     assert browser.get("/write/colour/blue/").status_code == 200
-    at_most(31, passed_by(lambda: browser.get("/sign-in/alice/")))
+    at_most(22, passed_by(lambda: browser.get("/sign-in/alice/")))
 
 
 def test_the_list(administrator) -> None:

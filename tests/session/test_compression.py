@@ -9,19 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from django_redsess.session.client import Client, pack_client, unpack_client
-from django_redsess.session.compression import (
-    AGENTS,
+from django_redsess.session.compression import AGENTS, DATA
+from django_redsess.session.record import (
     BACKEND_KEY,
-    DATA,
     DEFLATED,
     HASH,
     ID_KEY,
     PLAIN_BYTES_MAX,
     SIGNED_IN,
+    check_depth,
     packed_data,
     unpacked_data,
 )
-from django_redsess.session.record import check_depth
 from django_redsess.transport.agreement import FORMAT
 
 pytestmark = pytest.mark.unit
