@@ -34,7 +34,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.models import OnlineSession
 from django_redsess.online import EndedCount, EndedList, labels
 from django_redsess.online.browsers import browser_name
-from django_redsess.online.ending import BulkEnding, confirmed_too_few, least_confirmed
+from django_redsess.online.ending import BulkEnding, ListPosition, confirmed_too_few, least_confirmed
 from django_redsess.online.labels import server_time
 from django_redsess.online.listing import SIDS_MAX, count_with_time
 from django_redsess.permissions import is_own_session
@@ -97,19 +97,19 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
     is_counted = data["latest"] is not None and (data["number"] is not None or matching.found_sids is None)
     if not is_counted or matching.sids is not None:
         # This form is not from our page, or the query now means something else.
-        return ask_before_end(access, {**data, "place": ""})
+        return ask_before_end(access, {**data, "position": ""})
     if access.are_everyones(matching) and not access.may_end_everyones():
         raise PermissionDenied
     # The message about one session names its browser. A second row may be the administrator's own, which stays.
     rows = {session.sid: session for session in matching[:2]} if data["number"] == 1 else {}
-    work = _work(access, matching, data["message"], data["latest"], limit=data["number"], place=data["place"])
+    work = _work(access, matching, data["message"], data["latest"], limit=data["number"], position=data["position"])
     with log_entries.saving_ends(access.request, data["message"], data["note"]) as done:
         ended = done.kicked
-        work.run(seconds=END_SECONDS, limit=END_MAX)
+        work.end_within(seconds=END_SECONDS, limit=END_MAX)
         is_over = work.done or not count_to_end(access, data["query"])
         if is_over:
             # Only sessions that stay may be left.
-            work.run()
+            work.end_within()
         replicas = work.confirmed_by
         if is_over and data["own"]:
             own = filter(access.may_end, own_among(access, matching))
@@ -119,10 +119,10 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
         _report_ended(access, _text_of(access, ended, rows), replicas)
         # Where a rule in Python is asked, the next request goes on where this one stopped. Others begin again: what has
         # ended is in no list.
-        place = ":".join(map(str, work.place)) if access.asks_each else ""
-        return ask_before_end(access, {**data, "place": place})
+        position = ":".join(map(str, work.position)) if access.asks_each else ""
+        return ask_before_end(access, {**data, "position": position})
     _sign_out_if_own(access, ended)
-    if not ended and not data["place"]:
+    if not ended and not data["position"]:
         messages.warning(access.request, gettext("There is no session here that you can end."))
     _report_ended(access, _text_of(access, ended, rows), replicas)
     return redirect_back(access)
@@ -135,7 +135,7 @@ def _work(
     latest: int,
     *,
     limit: int | None = None,
-    place: tuple[int, str, str] | None = None,
+    position: ListPosition | None = None,
 ) -> BulkEnding:
     def choose(sessions: list[online.Session]) -> list[str]:
         return [row.sid for row in matching.rows_of(sessions) if access.may_end_other(row)]
@@ -149,7 +149,7 @@ def _work(
         choose=choose if access.asks_each else None,
         by_seen=matching.by_seen,
         limit=limit,
-        place=place,
+        position=position,
     )
 
 
@@ -187,7 +187,7 @@ def end_sessions_of_user(access: Access, user_id: str, message: str, note: str =
         return ended
     _, latest = count_with_time(matching.session_filter)
     with log_entries.saving_ends(access.request, message, note):
-        return _work(access, matching, message, latest).run()
+        return _work(access, matching, message, latest).end_within()
 
 
 def block_user_until(

@@ -60,7 +60,7 @@ class EndForm(forms.Form):
     # How many sessions the page named.
     number = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
     # Where the request before stopped asking a rule in Python: see BulkEnding.
-    place = forms.CharField(required=False, widget=forms.HiddenInput)
+    position = forms.CharField(required=False, widget=forms.HiddenInput)
     reason = forms.ChoiceField(label=gettext_lazy("Reason, which the user reads"), required=False, choices=end_reasons)
     message = forms.CharField(
         label=gettext_lazy("Message to the user"),
@@ -92,9 +92,9 @@ class EndForm(forms.Form):
         if not conf.END_MESSAGES:
             del self.fields["reason"]
 
-    def clean_place(self) -> tuple[int, str, str] | None:
-        """Return the place. None for a text that is not ours: then all sessions are read from the beginning."""
-        number, score, sid = [*self.cleaned_data["place"].split(":", 2), "", ""][:3]
+    def clean_position(self) -> tuple[int, str, str] | None:
+        """Return the position. None for a text that is not ours: then all sessions are read from the beginning."""
+        number, score, sid = [*self.cleaned_data["position"].split(":", 2), "", ""][:3]
         with suppress(ValueError):
             if number.isdecimal() and not isnan(float(score)):
                 return int(number), repr(float(score)), sid

@@ -224,5 +224,5 @@ def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) ->
 def _end_user_sessions(request: HttpRequest, user_id: str, message: str, note: str) -> AllEnded:
     work = BulkEnding(SessionFilter((user_id,)), message=message)
     with log_entries.saving_ends(request, message, note) as done, suppress(SessionStoreUnavailable):
-        work.run()
+        work.end_within()
     return done.kicked, work.confirmed_by, not work.done

@@ -347,7 +347,7 @@ def end_in_batches(
     """
     work = BulkEnding(filter_of(user_ids, guests, **client), message=notice.check_message(message), keep=keep)
     while not work.done:
-        yield drive(work.step())
+        yield drive(work.ending_batch())
 
 
 def block(

@@ -31,12 +31,20 @@ from django_redsess.transport.steps import Steps, drive, in_store
 Choose = Callable[[list[Session]], Iterable[str]]
 """A function that returns the sids of those of up to 250 sessions that may end."""
 
+EndBySid = Callable[[Store | None, list[str]], Steps[list[EndedSession]]]
+"""A function that ends up to 250 sessions of a store by their sids."""
+
+ListPosition = tuple[int, str, str]
+"""How many lists are done; in the next one a score, and the sid among the entries with this score."""
+
+BEGINNING: ListPosition = (0, "-inf", "")
+
 
 class BulkEnding:
     """
-    End all sessions that match ``session_filter``. Call ``run`` once or several times, or ``step``, until ``done``.
+    End all sessions that match ``session_filter``. Call ``end_within`` or ``end_batch`` until ``done``.
 
-    If no list has them together, they are found at the first step: see
+    If no list has them together, they are found at the first batch: see
     :func:`django_redsess.online.searching.find_matching`. The search is by last seen with ``by_seen``, else by sign-in.
     ``limit`` is how many of what it finds end at most, the latest first: with some of the newest gone, another search
     reaches older ones, which nobody has counted.
@@ -46,8 +54,8 @@ class BulkEnding:
     are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). With ``choose``,
     sessions are read first, and those end that it returns.
 
-    ``place`` is where to go on: the ``place`` of one that has stopped. Lists are read from the lowest score up, so that
-    a session that is seen meanwhile comes again. Raises ValueError for ``active_seconds`` without ``latest``.
+    ``position`` is where to go on: the ``position`` of a bulk ending that has stopped. Raises ValueError for
+    ``active_seconds`` without ``latest``.
     """
 
     def __init__(  # noqa: PLR0913, which sessions end, which of them stay, and where to go on
@@ -62,124 +70,80 @@ class BulkEnding:
         choose: Choose | None = None,
         by_seen: bool = False,
         limit: int | None = None,
-        place: tuple[int, str, str] | None = None,
+        position: ListPosition | None = None,
     ) -> None:
         seconds, since = session_filter.active_seconds, None
         if seconds is not None:
             if latest is None:
                 raise ValueError("Those seen in the last seconds can be ended as of a certain time only: give latest.")
             since = f"{latest - seconds * 1000:.0f}"
+        self._filter, self._choose, self._keep = session_filter, choose, keep
         self.done, self.confirmation = False, confirmation()
-        self._keep, self._message = keep, message if reason is Reason.KICKED else ""
+        self._message = message if reason is Reason.KICKED else ""
         self._ending = Ending(reason, message, latest, since, keep, keep_users, self.confirmation, user_of_request())
-        self._filter, self._choose, self._by_seen, self._limit = session_filter, choose, by_seen, limit
-        # The script looks when a session was seen: one that is not active any more was so when that was asked.
-        whole = session_filter._replace(active_seconds=None)
-        # None until the sessions are found. Only those that no list has together must be.
-        self._found: list[tuple[Store | None, list[str]]] | None = None if whole.names_client else []
-        self._lists: list[tuple[Store | None, Partition, str]] = []
-        only_by_seen = session_filter.only_by_seen
-        for store in stores_of_site() if self._found is not None else ():
-            with using(store):
-                lists = lists_of(session_filter, by_seen=only_by_seen)
-            self._lists += [(store, partition, name) for partition, names in lists for name in names]
-        self._low, self._high = "-inf", "+inf"
-        if only_by_seen and session_filter.user_ids is None:
-            self._low = since or "-inf"
-        elif latest is not None:
-            # Later sign-ins stay, so they are not read.
-            self._high = str(latest)
-        # How many lists are done; in the next one a score, and the sid among those with this score.
-        self.place = place or (0, self._low, "")
-        self._left_out = 0
-        # What can't be listed there can only be ended as a whole.
-        ends_whole = not whole.names_client and seconds is None and choose is None
+        self._walk: _SearchWalk | _ListWalk
+        if session_filter.names_client:
+            self._walk = _SearchWalk(session_filter, self._end_by_sid, by_seen=by_seen, limit=limit)
+        else:
+            end_by_sid = None if choose is None else self._end_by_sid
+            self._walk = _ListWalk(session_filter, self._ending, end_by_sid, position)
+        # The sessions of another engine can't be listed: they can only be ended as a whole.
+        ends_whole = not session_filter.names_client and seconds is None and choose is None
         self._other_store = other_store() if ends_whole else None
+
+    @property
+    def position(self) -> ListPosition:
+        """Where another bulk ending goes on. A search always begins anew."""
+        return self._walk.position
 
     @property
     def confirmed_by(self) -> int | None:
         """The least number of replicas that hold what has ended so far. None if none was asked."""
         return None if self.confirmation is None else self.confirmation.confirmed_by
 
-    def run(self, *, seconds: float = math.inf, limit: float = math.inf) -> EndedList:
+    def end_within(self, *, seconds: float = math.inf, limit: float = math.inf) -> EndedList:
         """End sessions until all are done, ``seconds`` have passed or ``limit`` have ended. Return those that have."""
         ended, until = list[EndedSession](), monotonic() + seconds
         while not self.done and len(ended) < limit and monotonic() < until:
             ended += self.end_batch()
         return EndedList(ended, **replica_status(self.confirmation))
 
-    def step(self) -> Steps[EndedList]:
-        """End up to 250 sessions, and return those that have ended. The confirmation is that of all steps so far."""
+    def end_batch(self) -> EndedList:
+        """End up to 250 sessions, and return those that have ended. The last batch may renew the own key."""
+        ended = drive(self.ending_batch())
+        # A failover may lose the new key. Then the administrator would be signed out.
+        if self.done and not confirmed_too_few(ended.confirmed_by):
+            drive(self.renewing_own_key())
+        return ended
+
+    def ending_batch(self) -> Steps[EndedList]:
+        """End up to 250 sessions. Return those that have ended. The confirmation is that of all batches so far."""
         if self._other_store is not None:
             yield from self._end_in_other_store(self._other_store)
             self._other_store = None
-        if self._found is None:
-            self._found = yield from self._search()
-        if self._found:
-            ended = yield from self._end_found(self._found)
-        elif self.place[0] < len(self._lists):
-            ended = yield from self._end_listed(*self._lists[self.place[0]])
-        else:
-            ended = []
-        self.done = not self._found and self.place[0] >= len(self._lists)
-        return (yield from self._reported(ended))
+        ended = [] if self._walk.done else (yield from self._walk.end_next())
+        self.done = self._walk.done
+        if self._message:
+            # If all of a user's sessions end, only those that are kept are left to be told.
+            all_end = all(self._ends_all_of(each.user_id) for each in ended)
+            yield from tell_users_of(ended, self._message, among=self._keep if all_end else None)
+        return EndedList(ended, **replica_status(self.confirmation))
 
-    def _search(self) -> Steps[list[tuple[Store | None, list[str]]]]:
-        whole, found, sids = self._filter._replace(active_seconds=None), [], list[str]()
-        for store in stores_of_site():
-            matches = yield from in_store(
-                store, find_matching, whole, by_seen=self._by_seen or self._filter.only_by_seen
-            )
-            # What was found in the store before may have moved to this one by the time it is ended.
-            sids = list(dict.fromkeys([*sids, *matches.sids]))
-            found.append((store, list(sids)))
-        return found
+    def renewing_own_key(self) -> Steps[None]:
+        """Give the session of the present request a new key, if it is kept while all others of its user end."""
+        session = session_of(request_answered())
+        if session is None or session.stored_sid not in self._keep:
+            return
+        yield from session.opening()
+        user_id = session.loaded_user_id
+        if user_id and self._ends_all_of(user_id):
+            # A thief may have a copy of its cookie.
+            yield from session.cycling(ends_copies=True)
 
-    def _end_found(self, found: list[tuple[Store | None, list[str]]]) -> Steps[list[EndedSession]]:
-        store, sids = found[0]
-        at_once = AT_ONCE_MAX if self._limit is None else min(AT_ONCE_MAX, self._limit)
-        ended = yield from self._end_sids(store, sids[:at_once])
-        del sids[:at_once]
-        if self._limit is not None:
-            self._limit -= len(ended)
-        if self._limit == 0:
-            found.clear()
-        elif not sids:
-            found.pop(0)
-        return ended
+    def _ends_all_of(self, user_id: str) -> bool:
+        return self._choose is None and self._filter.has_all_of(user_id)
 
-    def _end_listed(self, store: Store | None, partition: Partition, name: str) -> Steps[list[EndedSession]]:
-        number, low, sid = self.place
-        if self._choose is None:
-            reply, ended = yield from in_store(
-                store, self._ending.of_list, partition, name, low, self._high, self._left_out
-            )
-            _, more, score, self._left_out, _ = reply
-            self.place = number, score.decode(), ""
-        else:
-            entries, more = yield from in_store(store, self._read, partition, name, low, sid)
-            ended = yield from self._end_sids(store, sids_of(entries))
-            if entries:
-                score, member = entries[-1]
-                self.place = number, repr(score), member.decode(errors="replace")
-        if not more:
-            self.place, self._left_out = (number + 1, self._low, ""), 0
-        return ended
-
-    def _read(self, partition: Partition, name: str, low: str, sid: str) -> Steps[tuple[list[Scored], bool]]:
-        """Read up to 250 entries of a list beyond a score and a sid. Return also whether there may be others."""
-        count = AT_ONCE_MAX
-        while True:
-            read = pack_command("ZRANGE", name, low, self._high, "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
-            [[reply]] = yield from ask_each("page", [partition], lambda *_, read=read: read, 1)
-            entries = with_scores(reply)
-            beyond = [entry for entry in entries if entry > (float(low), sid.encode())]
-            if beyond or len(entries) < count:
-                return beyond[:AT_ONCE_MAX], len(entries) == count
-            # All of these have the same score.
-            count *= 4
-
-    def _end_sids(self, store: Store | None, sids: list[str]) -> Steps[list[EndedSession]]:
+    def _end_by_sid(self, store: Store | None, sids: list[str]) -> Steps[list[EndedSession]]:
         if self._choose is not None:
             rows = yield from in_store(store, read_rows, sids)
             sids = list(self._choose(sessions_of(rows, self._filter.user_ids)))
@@ -195,34 +159,117 @@ class BulkEnding:
         stay = ending.kept_sids, ending.kept_users
         yield from other.note_end_before(EndBefore(wanted.user_ids, users, guests, ending.latest, *stay))
 
-    def _reported(self, ended: list[EndedSession]) -> Steps[EndedList]:
-        if self._message:
-            # If all of a user's sessions end, only those that are kept are left to be told.
-            all_end = all(self._ends_all_of(each.user_id) for each in ended)
-            yield from tell_users_of(ended, self._message, among=self._keep if all_end else None)
-        return EndedList(ended, **replica_status(self.confirmation))
 
-    def _ends_all_of(self, user_id: str) -> bool:
-        return self._choose is None and self._filter.has_all_of(user_id)
+class _ListWalk:
+    """
+    Ends the sessions of lists, one list after the other.
 
-    def end_batch(self) -> EndedList:
-        """Take one step. Return the sessions that it ended, up to 250. The last step may renew the own key."""
-        ended = drive(self.step())
-        # A failover may lose the new key. Then the administrator would be signed out.
-        if self.done and not confirmed_too_few(ended.confirmed_by):
-            drive(self.renew_own_key())
+    Each is read from the lowest score up, so that a session that is seen meanwhile comes again. With ``end_by_sid``,
+    sids are read and given to this function. Without it, a script reads and ends them.
+    """
+
+    def __init__(
+        self,
+        session_filter: SessionFilter,
+        ending: Ending,
+        end_by_sid: EndBySid | None,
+        position: ListPosition | None,
+    ) -> None:
+        self._ending, self._end_by_sid, self._left_out = ending, end_by_sid, 0
+        self._lists: list[tuple[Store | None, Partition, str]] = []
+        by_seen = session_filter.only_by_seen
+        for store in stores_of_site():
+            with using(store):
+                lists = lists_of(session_filter, by_seen=by_seen)
+            self._lists += [(store, partition, name) for partition, names in lists for name in names]
+        self._low, self._high = "-inf", "+inf"
+        if by_seen and session_filter.user_ids is None:
+            self._low = ending.since or "-inf"
+        elif ending.latest is not None:
+            # Later sign-ins stay, so they are not read.
+            self._high = str(ending.latest)
+        self.position = position or (0, self._low, "")
+
+    @property
+    def done(self) -> bool:
+        return self.position[0] >= len(self._lists)
+
+    def end_next(self) -> Steps[list[EndedSession]]:
+        """End up to 250 sessions of the list at the position. Return those that have ended."""
+        number, low, sid = self.position
+        store, partition, name = self._lists[number]
+        if self._end_by_sid is None:
+            reply, ended = yield from in_store(
+                store, self._ending.of_list, partition, name, low, self._high, self._left_out
+            )
+            _, more, score, self._left_out, _ = reply
+            self.position = number, score.decode(), ""
+        else:
+            entries, more = yield from in_store(store, self._read_beyond, partition, name, low, sid)
+            ended = yield from self._end_by_sid(store, sids_of(entries))
+            if entries:
+                last_score, member = entries[-1]
+                self.position = number, repr(last_score), member.decode(errors="replace")
+        if not more:
+            self.position, self._left_out = (number + 1, self._low, ""), 0
         return ended
 
-    def renew_own_key(self) -> Steps[None]:
-        """Give the session of the present request a new key, if it is kept while all others of its user end."""
-        session = session_of(request_answered())
-        if session is None or session.stored_sid not in self._keep:
-            return
-        yield from session.opening()
-        user_id = session.loaded_user_id
-        if user_id and self._ends_all_of(user_id):
-            # A thief may have a copy of its cookie.
-            yield from session.cycling(ends_copies=True)
+    def _read_beyond(self, partition: Partition, name: str, low: str, sid: str) -> Steps[tuple[list[Scored], bool]]:
+        """Read up to 250 entries of a list beyond a score and a sid. Return also whether there may be others."""
+        count = AT_ONCE_MAX
+        while True:
+            read = pack_command("ZRANGE", name, low, self._high, "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
+            [[reply]] = yield from ask_each("page", [partition], lambda *_, read=read: read, 1)
+            entries = with_scores(reply)
+            beyond = [entry for entry in entries if entry > (float(low), sid.encode())]
+            if beyond or len(entries) < count:
+                return beyond[:AT_ONCE_MAX], len(entries) == count
+            # All of these have the same score.
+            count *= 4
+
+
+class _SearchWalk:
+    """Ends the sessions that a search finds, in each store. It searches before the first batch."""
+
+    position = BEGINNING
+
+    def __init__(
+        self, session_filter: SessionFilter, end_by_sid: EndBySid, *, by_seen: bool, limit: int | None
+    ) -> None:
+        # The script looks when a session was seen: one that is not active any more was so when that was asked.
+        self._filter = session_filter._replace(active_seconds=None)
+        self._by_seen = by_seen or session_filter.only_by_seen
+        self._end_by_sid = end_by_sid
+        self._left: float = math.inf if limit is None else limit
+        self._found: list[tuple[Store | None, list[str]]] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._found == []
+
+    def end_next(self) -> Steps[list[EndedSession]]:
+        """End up to 250 of the sessions. Return those that have ended."""
+        if self._found is None:
+            self._found = yield from self._search()
+        store, sids = self._found[0]
+        at_once = int(min(AT_ONCE_MAX, self._left))
+        ended = yield from self._end_by_sid(store, sids[:at_once])
+        del sids[:at_once]
+        self._left -= len(ended)
+        if self._left == 0:
+            self._found.clear()
+        elif not sids:
+            self._found.pop(0)
+        return ended
+
+    def _search(self) -> Steps[list[tuple[Store | None, list[str]]]]:
+        found, sids = [], list[str]()
+        for store in stores_of_site():
+            matches = yield from in_store(store, find_matching, self._filter, by_seen=self._by_seen)
+            # What was found in the store before may have moved to this one by the time it is ended.
+            sids = list(dict.fromkeys([*sids, *matches.sids]))
+            found.append((store, list(sids)))
+        return found
 
 
 def tell_users_of(
@@ -273,8 +320,8 @@ def end_all_of_users(
     work = BulkEnding(users, reason, message=notice.check_message(message), keep=[keep] if keep else ())
     ended = 0
     while not work.done:
-        ended += len((yield from work.step()))
-    yield from work.renew_own_key()
+        ended += len((yield from work.ending_batch()))
+    yield from work.renewing_own_key()
     return EndedCount(ended, **replica_status(work.confirmation))
 
 

@@ -198,7 +198,7 @@ def test_more_than_a_request_can_do_is_continued_to_the_end(partitions, admin_cl
 
 TAMPERED = [
     *({"latest": None}, {"latest": "abc"}, {"latest": "9" * 30}),
-    *({"number": "-1"}, {"number": "9" * 30}, {"place": "99:-inf:"}, {"place": "\0"}),
+    *({"number": "-1"}, {"number": "9" * 30}, {"position": "99:-inf:"}, {"position": "\0"}),
     *({"sids": "x" * 20}, {"sids": "x a,b {redsess}:login " + "y" * 5000}, {"sids": "   ", "latest": ""}),
     *({"query": "user__is_staff=1"}, {"query": "_to_field=user_id"}, {"query": "user=nobody"}),
     {"query": "&".join(["user=0"] * 1001)},
@@ -483,13 +483,13 @@ def test_an_end_or_a_request_meanwhile_makes_a_walk_skip_and_repeat_none(new_ses
         asked.extend(session.sid for session in sessions)
         return [session.sid for session in sessions if session.sid not in (sids[0], sids[-1])]
 
-    place = None
+    position = None
     while True:
-        work = ending_of_many.BulkEnding(SessionFilter(), choose=choose, place=place)
-        work.run(limit=1)
+        work = ending_of_many.BulkEnding(SessionFilter(), choose=choose, position=position)
+        work.end_within(limit=1)
         if work.done:
             break
         # Another request goes on with a new object.
-        place = work.place
+        position = work.position
         online.end(sids[-1])
     assert [each.sid for each in online.sessions()] == stays

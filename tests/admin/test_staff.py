@@ -165,13 +165,13 @@ def test_each_request_of_an_ending_names_its_users(client, redis, monkeypatch, u
     assert named.count() == LogEntry.objects.count() - 1 == 3
 
 
-@pytest.mark.parametrize("place", ["0:-inf:", "0:0:", "3:0:x", "9999999:0:x", "0:nan:", "x:y:z"])
-def test_no_place_and_no_number_lets_anybody_end_more(client, users, sids, serve, place) -> None:
+@pytest.mark.parametrize("position", ["0:-inf:", "0:0:", "3:0:x", "9999999:0:x", "0:nan:", "x:y:z"])
+def test_no_position_and_no_number_lets_anybody_end_more(client, users, sids, serve, position) -> None:
     serve(NotToEnd)
     staff(client, VIEW, END, END_ALL)
     for query, ended in ((f"user={users['bob'].pk}", set()), ("active=5m&q=alice", {sids["alice"]})):
         before = left()
-        fields = {"query": query, "latest": str(milliseconds_ago(0)), "number": "100000000000", "place": place}
+        fields = {"query": query, "latest": str(milliseconds_ago(0)), "number": "100000000000", "position": position}
         assert client.post(ENDING, fields).status_code in (200, 302)
         assert before - left() <= ended
 

@@ -106,7 +106,7 @@ def test_lists_stay_in_the_order_in_which_they_came_and_all_can_be_ended(stepped
     # As of when they were counted, as the admin does it.
     work = BulkEnding(SessionFilter(), latest=at)
     while not work.done:
-        drive(work.step())
+        drive(work.ending_batch())
     assert (number, online.count()) == (4, 0)
 
 

@@ -376,7 +376,7 @@ def end(work: BulkEnding, between: Callable[[], object] = lambda: None) -> set[s
         if work.done:
             assert len(ended) == len(set(ended))
             return set(ended)
-        ended += [each.sid for each in drive(work.step())]
+        ended += [each.sid for each in drive(work.ending_batch())]
         between()
     raise AssertionError("it never ends")
 
@@ -426,7 +426,7 @@ def test_nothing_to_end_is_done_after_a_step() -> None:
     for chosen in (*FILTERS[:3], SessionFilter(())):
         work = BulkEnding(chosen)
         assert end(work) == set()
-        assert drive(work.step()) == []
+        assert drive(work.ending_batch()) == []
 
 
 @pytest.mark.parametrize("chosen", [SessionFilter(), SessionFilter(guests=True)])

@@ -650,7 +650,7 @@ KICKS = {
     "end_in_batches": lambda sid, user, kept: list(online.end_in_batches(keep=[kept], message="Call us.")),
     "one by one": lambda sid, user, kept: BulkEnding(
         SessionFilter(), message="Call us.", choose=lambda sessions: [sid]
-    ).run(),
+    ).end_within(),
 }
 
 

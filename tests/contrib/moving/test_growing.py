@@ -349,7 +349,7 @@ def test_the_right_password_forgets_the_tries_in_both_stores(step, tries) -> Non
 
 def all_steps(ending: BulkEnding) -> Steps[None]:
     while not ending.done:
-        yield from ending.step()
+        yield from ending.ending_batch()
 
 
 def test_a_search_ends_what_moves_between_search_and_end(step) -> None:
