@@ -78,7 +78,7 @@ def expire_sessions(*, batch_size: int = BATCH_SIZE, go_on: Callable[[], bool] =
     args = scripts.EXPIRE.arguments(limit=_check_batch_size(batch_size), named=ends_are_wanted())
     calls = on_each(scripts.EXPIRE, args, batch_result)
     if len(calls) > 1:
-        # Most partitions have nothing to do, and all of them can be asked at once.
+        # Most partitions have nothing due, and one round trip asks all of them.
         firsts = drive(together(deadlines_by_partition()))
         calls = [call for call, seconds in zip(calls, firsts, strict=True) if seconds == 0]
         yield 0
@@ -137,7 +137,7 @@ def take_sample() -> float:
 
 
 def report_totals() -> None:
-    """Tell observers the store's numbers. One process is enough. Without observers, nothing is asked."""
+    """Report the store's numbers to observers. One process is enough. Without observers, no command is sent."""
     if not observers.chosen:
         return
     found = drive(statistics.read_totals())
@@ -184,6 +184,6 @@ def _run_until_done(calls: list[ScriptCall[BatchResult]], go_on: Callable[[], bo
         at_once, more = 1, True
         while more and go_on():
             batches = drive(together([call] * at_once))
-            # Where there is more, the server need not wait for this process after each batch.
+            # Two calls together: the server need not wait for this process after each batch.
             at_once, more = 2, batches[-1].more
             yield from (batch.ended for batch in batches)

@@ -53,10 +53,10 @@ class Fault(NamedTuple):
 
 class CheckStep(NamedTuple):
     """
-    One step of a check: the cursor of the next step (0: done), how much was compared, and the faults.
+    The reply of one step of a check.
 
-    Also how many of the sessions are sealed only, how many are encrypted, and how many of these have a key that this
-    process lacks.
+    ``cursor`` is where the next step begins, 0 after the last one. ``sealed``, ``encrypted`` and ``without_key`` are
+    those of :class:`Comparison`.
     """
 
     cursor: int
@@ -72,8 +72,8 @@ class Comparison(NamedTuple):
     """
     The result of one call: the number of ``entries`` compared, and the faults found, mended or not.
 
-    ``sealed`` and ``encrypted`` are how many sessions of each kind it has read: in all, each session counts once.
-    ``without_key`` is how many of the encrypted ones this process can't decrypt, because it lacks their key.
+    ``sealed`` and ``encrypted`` are the numbers of sessions of each kind that were read. Over a whole check, each
+    session counts once. ``without_key`` is the number of encrypted sessions whose key this process lacks.
     """
 
     entries: int
@@ -95,7 +95,7 @@ def check_store(*, mend: bool = False) -> Iterator[Comparison]:
     for partition in space.partitions:
         for key in partition.lists:
             yield from _check_list(partition, key, mend=mend)
-    # A server lists its own names only. Each is asked by one of the partitions that it has.
+    # A server lists only its own keys, so each server is asked once, through one of its partitions.
     for partition in {server_of(partition): partition for partition in space.partitions}.values():
         cursor = None
         while cursor != 0:
@@ -168,7 +168,7 @@ def _has_key(name: bytes) -> bool:
     try:
         return has_key(name)
     except SessionNotReadable:
-        # Without the package or the keys, none can be decrypted.
+        # Without the package or the keys, this process decrypts no session.
         return False
 
 

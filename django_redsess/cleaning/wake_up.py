@@ -75,7 +75,7 @@ class WakeUpSleeper:
         self._warned = False
 
     def sleep(self, seconds: float, *, until: HasFileno) -> None:
-        """Return when :meth:`PollingSleeper.sleep` does."""
+        """Return after ``seconds``, or as soon as an earlier deadline appears or ``until`` can be read."""
         ends = monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(until, selectors.EVENT_READ)
@@ -93,7 +93,7 @@ class WakeUpSleeper:
             self._connection = None
 
     def _listen(self, selector: selectors.BaseSelector, ends: float) -> bool:
-        """Tell ``selector`` of the connection. False if it has no socket that can be waited for."""
+        """Register the connection with ``selector``. Return False if it has no socket to wait for."""
         try:
             if self._connection is not None and self._answer_by and monotonic() > self._answer_by:
                 self.close()
@@ -149,7 +149,7 @@ class WakeUpSleeper:
 
 
 Sleeper = PollingSleeper | WakeUpSleeper
-"""How a cleaner sleeps."""
+"""A cleaner sleeps by either."""
 
 
 def _connection() -> Any:

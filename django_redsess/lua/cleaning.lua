@@ -1,4 +1,6 @@
 -- Removing sessions that are due, and comparing all keys.
+-- Other names: KEYS and ARGV of a script are locals of it. All functions and constants that are not defined here are in
+-- common.lua.
 
 -- Whether a record is one of a certain user.
 
@@ -17,7 +19,7 @@ end
 -- Three texts for each fault: its kind, sid, key.
 local faults = {}
 
--- Report a fault. Returns whether to mend it.
+-- Add a fault to the reply. Returns `mend`: whether to mend it.
 local function fault(mend, kind, sid, key)
   for _, part in ipairs({ kind, sid, key }) do faults[#faults + 1] = part end
   return mend
@@ -41,9 +43,9 @@ return first and math.max(0, math.min(first - now, DAY))
 --- backlog: Count what there is to clean.
 -- KEYS: partition
 -- ARGV: sampled
--- Of so many due sessions it is looked up whether they are guests'.
--- Reply: how many sessions are due; how many have a user; how many are guests'; how many were looked up; how many of
--- these are guests'.
+-- `sampled` due sessions are looked up, to estimate how many due sessions are guests'.
+-- Reply: how many sessions are due; how many have a user; how many are guests'; how many due ones were looked up; how
+-- many of these are guests'.
 local sids, of_guests = redis.call("ZRANGE", expire, "-inf", digits(now), "BYSCORE", "LIMIT", 0, sampled), 0
 for _, seen_at in ipairs(#sids > 0 and redis.call("ZMSCORE", guests, unpack(sids)) or {}) do
   of_guests = of_guests + (seen_at and 1 or 0)
@@ -65,7 +67,7 @@ return redis.call("SCAN", cursor, "MATCH", pattern, "COUNT", about)
 -- KEYS: partition
 -- ARGV: mend:flag names...
 -- `names` are up to 100 keys.
--- Reply: three texts for each fault: its kind, sid, key; and the names of lists that are too long to be checked here.
+-- Reply: three texts for each fault: its kind, sid, key; and the names of lists that are too long for this script.
 local too_long, bytes = {}, 0
 
 local function rest_of(name, beginning)
@@ -107,9 +109,9 @@ end
 return { faults, too_long }
 
 --- check_entries: Compare some entries of one key with the other keys, and mend what disagrees if told to. A record
--- with a deadline is a session, and belongs into each list of its kind. A record without a deadline, and the reverse,
--- is removed. A session that was seen more than an hour ahead of now was seen by a clock that was fast: it counts as
--- seen now.
+-- with a deadline is a session, and belongs into each list of its kind. A record without a deadline is removed, and so
+-- is a deadline without a record. A session whose last visit is more than an hour ahead was seen by a fast clock: it
+-- counts as seen now.
 -- KEYS: partition walked
 -- ARGV: mend:flag cursor about owner?
 -- `walked` is the key. The cursor is 0 at first and at the end. `about` is roughly how many entries. `owner` is the

@@ -1,8 +1,9 @@
 -- Blocks that scripts of several files share. A script gets the blocks that it uses.
 
 -- `partition` among the KEYS of a script stands for all these: login expire recent guests online_user online_user_of
--- viewed_by ended_of wake totals blocked. A user id is appended to online_user_of, a sid to viewed_by and to ended_of. These three names by themselves are never there. So while a cluster moves this slot key by
--- key, it refuses the script before it runs: a key that is met half-way could be on the other node.
+-- viewed_by ended_of wake totals blocked. A user id is appended to online_user_of, a sid to viewed_by and to ended_of.
+-- These three names by themselves are never there. So while a cluster moves this slot key by key, it refuses the script
+-- before it runs: a key that is met half-way could be on the other node.
 
 -- Numbers that several scripts share, or scripts and Python.
 
