@@ -60,7 +60,7 @@ class CleaningCommand(CommandWithExamples):
         self.add_reporting(parser)
 
     def add_reporting(self, parser: CommandParser) -> None:
-        """Add the options that tell others how the work goes."""
+        """Add the options that report progress."""
         add = parser.add_argument
         add("--heartbeat", type=Path, metavar="FILE", help="touch FILE after each answer of the server")
         add("--json", action="store_true", help="print the counts as one line of JSON, and nothing else on stdout")
@@ -102,15 +102,15 @@ class CleaningCommand(CommandWithExamples):
         raise NotImplementedError
 
     def wait_for_work(self) -> None:
-        """Wait until there may be more work. What this opens is entered into ``self.until_the_end``."""
+        """Wait until there may be more work. Enter what has to be closed into ``self.until_the_end``."""
         raise NotImplementedError
 
     def retry_advice(self) -> str:
-        """Return what a person is to do after an outage that lasted too long."""
+        """Return the advice for a person after an outage that lasted too long."""
         return "run it again"
 
     def count_done(self) -> int:
-        """Return how much was done, for what it says of its speed."""
+        """Return how many entries were handled, for the reported speed."""
         return sum(self.counts.values())
 
     def sentence(self, counts: dict[str, int]) -> str:
@@ -121,7 +121,7 @@ class CleaningCommand(CommandWithExamples):
         """
         Add ``count`` to ``counts[what]``, report progress if it is time, and return whether to go on.
 
-        ``looked_at`` is by how much the bar goes on, if that is another number.
+        ``looked_at`` is how far the bar advances, if not by ``count``.
         """
         self.counts[what] += count
         self._answered = monotonic()
@@ -145,7 +145,8 @@ class CleaningCommand(CommandWithExamples):
         """
         Return the result of ``work``. Repeat it while the server can't be reached. None if asked to stop.
 
-        Raises CommandError for what only a person can mend, such as a missing permission, unless it runs forever.
+        Raises CommandError for an outage that only a person can mend, such as a missing permission, unless the command
+        runs forever.
         """
         failed, pause = 0.0, PAUSE_SECONDS_MIN
         while not self.stop.asked:
@@ -197,7 +198,7 @@ class CleaningCommand(CommandWithExamples):
         if self.options["json"]:
             facts = {"seconds": round(seconds, 3), "per_second": round(rate, 1), "stopped": self.stop.asked}
             self.stdout.write(json.dumps({**self.counts, **facts}))
-        # A service is always stopped. A pass that was stopped is not done.
+        # Stopping is the normal end of a service. A pass that was stopped is not done.
         if self.stop.asked and not self.options["forever"]:
             raise CommandError(f"Stopped. {said}")
         if not self.options["json"]:

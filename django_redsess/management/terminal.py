@@ -45,9 +45,9 @@ class Output:
     """
     A stream that a command writes to: ``stream``, or None for one that was closed before Python began.
 
-    What can't be written is left out, and the command does what it was asked to do. ``failure`` says why. A command
-    that does nothing but write sets ``is_all``: then :class:`UnwrittenError` is raised. A letter that the encoding of
-    the stream does not have is written as an escape.
+    Text that can't be written is dropped, and the command goes on. ``failure`` is the reason. A command that only
+    prints sets ``is_all``: then :class:`UnwrittenError` is raised. Letters that the encoding of the stream lacks are
+    written as escapes.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -67,7 +67,7 @@ class Output:
 
     def flush(self) -> None:
         with self._leaving_out():
-            # What a program gives as ``stdout`` may have ``write`` only.
+            # A ``stdout`` that a program passes may have ``write`` only.
             if hasattr(self.stream, "flush"):
                 self.stream.flush()
 
@@ -85,14 +85,14 @@ class Output:
 
     @property
     def reason(self) -> str:
-        """Why something is missing in the output, as a text; ``""`` if nothing is, or its reader has seen enough."""
+        """Why text is missing in the output. ``""`` if none is missing, or if the reader has closed the pipe."""
         if self.failure is None or (self.is_all and isinstance(self.failure, BrokenPipeError)):
             return ""
         return str(getattr(self.failure, "strerror", None) or self.failure).rstrip(".")
 
 
 def drop_unwritten_output() -> None:
-    """Drop what ``sys.stdout`` and ``sys.stderr`` can't write. Python would try again at its end, and then complain."""
+    """Drop the text that ``sys.stdout`` and ``sys.stderr`` can't write. Python would fail to write it at its exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -103,7 +103,7 @@ def drop_unwritten_output() -> None:
 
 
 def is_terminal(stream: Any) -> bool:
-    """Tell whether a person is at this stream. False for one that is closed, and for None."""
+    """Tell whether this stream is a terminal. False for a closed stream and for None."""
     return hasattr(stream, "isatty") and not getattr(stream, "closed", False) and stream.isatty()
 
 
@@ -112,18 +112,16 @@ REFERENCE = "https://github.com/django-redsess/django-redsess/tree/main/docs/ref
 
 class CommandWithExamples(BaseCommand):
     """
-    A command whose help shows ``examples``, each in a line of its own that can be copied.
+    A command whose help shows its ``exit_status``, the URL of its reference, and ``examples`` to copy, one a line.
 
-    Before them stand what its ``exit_status`` says, and where to read on.
-
-    It does what it is asked to do though its output can't be written: see :class:`Output`. Then it ends with
+    If its output can't be written, the command does its work all the same: see :class:`Output`. Then it ends with
     :data:`UNWRITTEN`, and one line on stderr says why.
     """
 
     examples: Sequence[str]
     exit_status = "0 when all is done, 1 after an error, 130 after Ctrl-C."
     options: dict[str, Any]
-    # Not those that ask the server: the command asks it, and says itself what is wrong.
+    # Without the checks that ask the server: the command asks the server itself, and reports errors.
     requires_system_checks = (Tags.caches, Tags.security)
 
     def __init__(self, stdout: Any = None, stderr: Any = None, **colors: bool) -> None:
@@ -170,7 +168,7 @@ class CommandWithExamples(BaseCommand):
 
     def refuse_together(self, *names: str) -> None:
         """Raise CommandError if more than one of these options is given."""
-        # By identity: 0 is a number that is given.
+        # By identity: 0 counts as given.
         given = [name for name in names if self.options[name] is not None and self.options[name] is not False]
         if len(given) > 1:
             first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
@@ -184,7 +182,7 @@ class CommandWithExamples(BaseCommand):
 
     @property
     def for_people(self) -> OutputWrapper:
-        """Where lines for a person go: with ``--json``, stdout has nothing else."""
+        """The stream for lines that people read: stderr with ``--json``, since stdout then has only JSON."""
         return self.stderr if self.options["json"] else self.stdout
 
     def confirm(self, question: str, *, to: str, refused: str) -> bool:
@@ -253,11 +251,11 @@ def _with_field(name: str) -> Iterator[AbstractBaseUser]:
 
 
 ALIKE_MAX = 1000
-"""So many user names with the same first letters are compared with one that is unknown."""
+"""The most user names with the same first letters that an unknown name is compared with."""
 
 
 def unknown_users_text(names: Sequence[str], or_what: str = "") -> str:
-    """Return a sentence about ``names``, which no users have. A single one gets the user name that is most alike."""
+    """Return a sentence that no users have these ``names``. For a single name, it suggests the most similar one."""
     text = f"There is no user{or_what} {', '.join(map(printable, names))}."
     if len(names) == 1 and (alike := _alike(names[0])):
         return f"{text} Did you mean {printable(alike)}?"
@@ -275,7 +273,7 @@ def _alike(name: str) -> str:
 
 
 MEANT_MAX = 10
-"""So many of the users whom a name may mean are listed."""
+"""The most users that are listed for an ambiguous name."""
 
 
 def owner_name(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
@@ -292,7 +290,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_seconds(time: str, option: str) -> float:
-    """Return the seconds of a time such as ``5m``. Raises CommandError if ``option`` has none."""
+    """Return the seconds of a time such as ``5m``. The CommandError for other text names ``option``."""
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd])", time)
     if match is None or not float(match[1]):
         raise CommandError(f"{option} must be a time such as 90s, 5m, 1h or 1d, not {printable(time)}.")
@@ -304,7 +302,7 @@ def command_errors() -> Iterator[None]:
     """
     Turn the errors of the store, of its settings and of the database into CommandError, which prints one line.
 
-    So does Ctrl-C, where the command does not handle it.
+    Ctrl-C becomes a CommandError, too, unless the command handles it.
     """
     try:
         yield
@@ -322,7 +320,7 @@ def command_errors() -> Iterator[None]:
 
 
 def _about(error: SessionStoreUnavailable) -> str:
-    """Return what an outage has met, and where to look. No setting mends one without a cause."""
+    """Describe an outage, and name the setting to look at. An outage without a known cause has no such setting."""
     if not error.cause:
         return str(error)
     entry = f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]['LOCATION']"
@@ -355,7 +353,11 @@ def require_terminal(to: str) -> None:
 
 
 class StopRequest:
-    """Whether SIGTERM or Ctrl-C has asked the command to stop after the batch under way. A second one kills it."""
+    """
+    A request to stop after the batch under way, by SIGTERM or Ctrl-C. A second signal kills the command.
+
+    ``asked`` tells whether a signal has come.
+    """
 
     def __init__(self) -> None:
         self.asked = False

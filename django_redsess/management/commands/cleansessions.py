@@ -31,8 +31,8 @@ KINDS = {"expired": "expired", "evicted": "excess"}
 
 COMPARED = ("compared", "faults", "mended", "sealed", "encrypted", "without_key")
 """
-What a comparison counts: entries of all keys, faults, and of the sessions how many are only sealed, how many are
-encrypted, and how many of these have a key that this process lacks.
+The counts of a comparison: entries of all keys, faults, mended faults, sealed sessions, encrypted sessions, and
+encrypted sessions whose key this process lacks.
 """
 
 
@@ -78,7 +78,7 @@ class Command(CleaningCommand):
             self.counts = {"evicted": 0}
         self._sleeper: Sleeper | None = None
         self._next_sample = 0.0
-        # Not at once: each deploy starts it again, and it would be the same work each time.
+        # Not at once: each deploy restarts the service, and would repeat the jobs.
         self._next_hour = monotonic() + FIRST_JOBS_SECONDS
         super().handle(*args, **options)
         if self.comparing and (left := self.counts["faults"] - self.counts["mended"]):
@@ -119,7 +119,7 @@ class Command(CleaningCommand):
 
     def wait_for_work(self) -> None:
         if self._sleeper is None:
-            # Only deadlines need a wake-up call. The maximum does not.
+            # Only a deadline sends a wake-up call. A session above the maximum sends none.
             self._sleeper = make_sleeper(keyspace().partitions if "expired" in self.kinds else [])
             self.until_the_end.enter_context(closing(self._sleeper))
         due_in = cleaning.seconds_to_next_deadline() if "expired" in self.kinds else None
@@ -158,7 +158,7 @@ class Command(CleaningCommand):
             cleaning.report_totals()
         if self.options["forever"] and monotonic() >= self._next_hour:
             self._next_hour = monotonic() + JOBS_SECONDS
-            # Whatever goes wrong there must not stop the cleaner.
+            # An error of a receiver must not stop the cleaner.
             cleaning.hourly.send_robust(type(self), go_on=self._goes_on)
 
     def _goes_on(self) -> bool:

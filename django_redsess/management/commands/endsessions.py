@@ -119,7 +119,7 @@ class Command(CommandWithExamples):
         _reject("A user and a session have this name:", [name for name in users if name in sessions])
         if unknown := [name for name in targets if name not in users and not is_sid(name)]:
             raise CommandError(f"Nothing was ended. {unknown_users_text(unknown, ' or session')}")
-        # If this sid is mistyped, the session that it should keep would end.
+        # With a mistyped sid, the session to keep would end.
         _reject("--keep: there is no session", [sid for sid in keep if sid not in sessions])
         if len(users) > USERS_MAX:
             raise CommandError(f"At most {USERS_MAX:,} users can be named at once, not {len(users):,}.")
@@ -159,7 +159,7 @@ class Command(CommandWithExamples):
     def _confirmed(self, count: int) -> bool:
         if not self.options["interactive"]:
             return True
-        # Not before: an error about a wrong name is more useful than one about the terminal, which says how many end.
+        # Last of all checks: an error about a wrong name is more useful than one about the terminal.
         return self.confirm(f"End {self._whose}?", to=f"end {_sessions(count)}", refused="Nothing was ended.")
 
     def _end(self, count: int) -> None:
@@ -172,7 +172,7 @@ class Command(CommandWithExamples):
                     self._replicas = least_confirmed(self._replicas, batch.confirmed_by)
                     for ended in batch:
                         tally.add(ended.user_id)
-                    # They are counted: millions of them would fill the memory.
+                    # These are counted already, and millions would fill the memory.
                     done.kicked.clear()
                     if bar is not None:
                         bar.update(len(batch))
