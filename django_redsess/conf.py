@@ -48,7 +48,7 @@ A value that is also the default is named, too: a later default must not weaken 
 """
 
 prefix_of_test: Callable[[], str | None] | None = None
-"""Returns the prefix of the store that a test has for itself, or None. ``testing`` puts it here."""
+"""Returns the prefix of a test's own store, or None. ``testing`` sets it."""
 
 FOLDER_OF_TESTS = "REDSESS_FOLDER_OF_TESTS"
 """The environment variable by which processes that tests start find the test's store: see ``testing``."""
@@ -151,10 +151,10 @@ PREFIX_TEXT = Rule(
 class Setting(Generic[T]):
     """
     A key of ``REDSESS``: its ``default``, the ``rule`` for its values, and its ``meaning``, which the reference shows.
-    What ``is_secret`` is shown in no message.
+    With ``is_secret``, no message shows its value.
 
-    The value is found in ``Conf`` itself from the first time on, since a request reads a dozen of them and Django takes
-    a microsecond for each.
+    After the first read, the value is an attribute of ``Conf``: a request reads a dozen settings, and Django takes a
+    microsecond for each.
     """
 
     def __init__(self, default: T, rule: Rule, meaning: str, *, is_secret: bool = False) -> None:
@@ -316,7 +316,7 @@ class Conf:
         """
         How many replicas are to confirm an end, and how many milliseconds it waits for them. None: it does not wait.
 
-        It is for sessions that are kicked, that end when the account changes, or that a sign-in ends above
+        It applies to sessions that are kicked, that end when the account changes, or that a sign-in ends above
         ``MAX_SESSIONS_PER_USER``.
         """,
     )
@@ -385,7 +385,7 @@ class Conf:
         """
         Whether records of sessions are encrypted when they are written. Needs the extra ``encryption``.
 
-        What is read may be encrypted or not, whatever the value is.
+        Encrypted and unencrypted records are both read, whatever the value is.
         """,
     )
     ENCRYPTION_KEYS = Setting[Sequence[str | bytes] | str | None](
@@ -482,7 +482,7 @@ class Conf:
             "a list or tuple of dotted paths of classes, such as 'django_redsess.contrib.opentelemetry.Observer'",
         ),
         """
-        The dotted paths of the classes that are told of each operation on the store: see :doc:`observers`.
+        The dotted paths of the classes that observe each operation on the store: see :doc:`observers`.
 
         Each is a :class:`django_redsess.observers.Observer`. Without any, an operation costs nothing more.
         """,
@@ -511,8 +511,8 @@ class Conf:
         dict of an engine's path as ``SESSION_ENGINE`` and of the ``SESSION_CACHE_ALIAS`` that it had, if that is
         another one now.
 
-        With ``SESSION_ENGINE = "django_redsess.contrib.moving.growing"``, a dict of what differs in the other store of
-        this engine: ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
+        With ``SESSION_ENGINE = "django_redsess.contrib.moving.growing"``, a dict of the settings that differ in the
+        other store of this engine: ``SESSION_CACHE_ALIAS``, ``PREFIX`` and ``PARTITIONS``.
         """,
     )
     MOVE_TO = Setting[Mapping[str, Any] | None](
@@ -523,7 +523,7 @@ class Conf:
         ),
         """
         Where sessions are about to move, with ``SESSION_ENGINE = "django_redsess.contrib.moving.growing"``: a dict of
-        what differs in the next store of this engine. They stay here until the settings are those of the next store.
+        the settings that differ in the next store of this engine. Sessions stay here until the site has these settings.
         """,
     )
     MOVES = Setting[bool](
@@ -558,7 +558,7 @@ class Conf:
         """
         The URL of the site that such a mail names and links to, such as ``https://shop.example``.
 
-        If it has a path, that is where the site begins, whatever prefix (``SCRIPT_NAME``) the server tells Django.
+        A path in it is the root of the site, whatever ``SCRIPT_NAME`` says.
 
         None: the domain of ``django.contrib.sites``, if that is installed. Without both, the mail has no links.
         """,
@@ -604,7 +604,7 @@ class Conf:
         """
         Raise ``ImproperlyConfigured`` if ``PROFILE`` names none.
 
-        A server that starts runs no system checks. It would serve without what the profile was to set.
+        A starting server runs no system checks. It would serve without the values of the profile.
         """
         if not Conf.PROFILE.rule.allows(self.PROFILE):
             words = f"REDSESS['PROFILE'] must be {Conf.PROFILE.rule.words}; it is {self.PROFILE!r}."

@@ -1,7 +1,7 @@
 """
 The plugin for pytest, which finds it by its entry point. Public: the fixture ``redsess_store``.
 
-It is loaded in all projects of an environment: it imports nothing of Django until one is seen to use this engine.
+pytest loads it in every project of an environment. So it imports nothing of Django until a project uses this engine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def _automatic() -> ModuleType:
-    # A class would do, but pytest 9 warns of its fixtures. What fixtures of a wider scope store, tests find.
+    # Not a class: pytest 9 warns of fixtures in one. Tests see the sessions that fixtures of a wider scope have stored.
     module: Any = ModuleType("redsess_automatic")
     module.of_process = pytest.fixture(scope="session", autouse=True, name="_redsess_store_of_process")(_store)
     module.of_class = pytest.fixture(scope="class", autouse=True, name="_redsess_store_of_class")(_store)
@@ -45,7 +45,7 @@ def _automatic() -> ModuleType:
 
 def _is_in_use() -> bool:
     if "django_redsess.apps" not in sys.modules:
-        # Django is not there, or not set up, or without our app.
+        # Django is absent, not set up, or without this app.
         return False
     from django_redsess.backend import is_in_use
 

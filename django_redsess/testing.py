@@ -55,9 +55,8 @@ def own_store() -> Iterator[str]:
     """
     Keep sessions in a new, empty store as long as the context lasts. Then remove its keys.
 
-    The store has a ``PREFIX`` that no other has: nobody shares it, and no other key is touched. Changes of ``REDSESS``
-    by the test do not change the prefix. Yields the prefix. What is stored outside is not seen inside, and is there
-    again afterwards.
+    Its ``PREFIX`` is unique, so no other key is touched. Changes of ``REDSESS`` by the test do not change the prefix.
+    Yields the prefix. Sessions from outside the context are not visible inside, and are back afterwards.
     """
     with closing(OwnStore().open()) as store:
         yield store.prefix
@@ -71,7 +70,7 @@ def travel(to: float | timedelta | datetime) -> Iterator[None]:
     ``to`` is how far, in seconds or as a ``timedelta``, or an aware ``datetime`` to move it to. The clock goes on from
     there. Within another ``travel()``, ``to`` counts from that one's time. Sessions expire, blocks end, and requests
     are seen by the moved clock, in synchronous and asynchronous code and in servers that the test has started.
-    Afterwards, the clock is as before. What was stored meanwhile then has times ahead.
+    Afterwards, the clock is as before. Sessions that were stored meanwhile then have times in the future.
 
     Only the store's clock is moved. ``django.utils.timezone.now()`` stays: freezegun or time-machine move that one.
 
@@ -120,19 +119,19 @@ class SessionStoreMixin(_TestCase):
         super().setUpClass()
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
-        # Not in setUp(), which a test case may override. The first cleanup that is added is the last that is done.
-        # A test that is skipped does no cleanups.
+        # Not in setUp(): a test case may override it. The cleanup that is added first runs last. A skipped test runs
+        # none.
         with closing(OwnStore.within().open()) as store:
             self.addCleanup(store.close)
             return super().run(result)
 
 
 class OwnStore:
-    """A store of tests. Its prefix is made here, so nothing else on the server can be meant. Private."""
+    """A store for tests. Its prefix is made here, so it matches no other key of the server. Private."""
 
     def __init__(self, outer: OwnStore | None = None, kept: Kept | None = None):
         self.prefix: str = outer.prefix if outer else f"test-{uuid4().hex}"
-        # What is put back in the end.
+        # The keys to restore at the end.
         self.kept = kept or {}
         self.pid = os.getpid()
         # Whether this process has used it.
@@ -146,7 +145,7 @@ class OwnStore:
     @classmethod
     def within(cls) -> OwnStore:
         """Return a store that begins with the sessions of the open one, if any, and in the end restores them."""
-        # A worker that was forked has the stores of its parent, as all other workers have.
+        # A forked worker inherits its parent's stores, as all other workers do.
         if (own := _own_stores()) and ((outer := own[-1]).is_used or outer.kept):
             kept = outer._dump()
             if any(not name.endswith(b":meta") for keys in kept.values() for name, _, _ in keys):
@@ -165,9 +164,9 @@ class OwnStore:
     def close(self) -> None:
         if self in _opened:
             _opened.remove(self)
-            # Servers that go on use no store any more that is emptied.
+            # Servers that still run must not use a store that is being emptied.
             _use_last_opened()
-            # Of a server that is gone, nothing can be removed. That it is gone is logged.
+            # On a server that is gone, nothing can be removed. The outage is logged.
             with suppress(SessionStoreUnavailable):
                 if self.is_used or self.kept:
                     self.empty()
@@ -175,16 +174,16 @@ class OwnStore:
                 _folder.remove()
 
     def expire_early(self, milliseconds: int) -> None:
-        """Have the keys that expire in the server by themselves do so earlier."""
+        """Shorten the TTL of all keys that have one."""
         for tag, names in self._names() if self.is_used else ():
             replies = _send_commands(tag, [("PTTL", name) for name in names])
-            # The server removes what has no time left.
+            # The server removes a key whose new TTL is not positive.
             sooner = [(name, left - milliseconds) for name, left in zip(names, replies, strict=True) if left > 0]
             if sooner:
                 _send_commands(tag, [("PEXPIRE", name, left) for name, left in sooner])
 
     def empty(self) -> None:
-        """Remove the keys of the store, but for those that it had when it was opened: these are as they were."""
+        """Remove the keys of the store, and restore those that it had when it was opened."""
         for tag, names in self._names():
             _send_commands(tag, [("UNLINK", *names)])
         for tag, keys in self.kept.items():
@@ -214,7 +213,7 @@ class OwnStore:
         for partition in {server_of(partition): partition for partition in partitions}.values():
             cursor = None
             while cursor != 0:
-                # All numbers of partitions are meant: the test may have set another.
+                # Of any number of partitions: the test may have changed PARTITIONS.
                 scan = ("SCAN", cursor or 0, "MATCH", f"{{{self.prefix}[:}}]*", "COUNT", AT_ONCE)
                 [(reply, names)] = _send_commands(partition.tag, [scan])
                 cursor = int(reply)
@@ -229,8 +228,8 @@ class _Stores(_Result):
     """
     A result that opens a store when a test starts, and closes it when the test stops.
 
-    It is not told when a class begins. So a new store is opened after each test. If the next test is of another class,
-    the store has what that class has set up, and stays open as long as its tests last.
+    A result does not learn when a class begins. So a new store is opened after each test. If the next test is of
+    another class, the store has the sessions that the class has set up, and stays open as long as its tests last.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -282,7 +281,7 @@ class _ParallelSuite(ParallelTestSuite):
 
 class SessionStoreRunnerMixin(_Runner):
     """
-    Does for all tests of a project what :class:`SessionStoreMixin` does for one test case.
+    Gives each test of a project a store of its own, as :class:`SessionStoreMixin` does for a test case.
 
     Put it in front of ``DiscoverRunner``, or of your own runner, in a class that ``TEST_RUNNER`` names. With
     several processes, its ``parallel_test_suite`` takes the place of the runner's.
@@ -291,7 +290,7 @@ class SessionStoreRunnerMixin(_Runner):
     parallel_test_suite = _ParallelSuite
 
     def setup_test_environment(self, **kwargs: Any) -> None:
-        """Open a store for what happens outside of tests."""
+        """Open a store for code that runs outside of tests."""
         super().setup_test_environment(**kwargs)
         OwnStore().open()
 
@@ -308,11 +307,11 @@ class SessionStoreRunnerMixin(_Runner):
 
 class _Folder:
     """
-    The folder in which a process that runs tests says which store is open, for servers in processes of their own.
+    The folder that names the open store of a process that runs tests, for servers in other processes.
 
-    A server may have been started before the test, by fork or as a new program. So it looks there each time. The file
-    ``open`` has the prefix, and the milliseconds by which the clock is moved; or nothing. For each store that another
-    process has used, there is an empty file of its prefix.
+    A server may have been started before the test, by fork or as a new program. So it reads the folder each time. The
+    file ``open`` has the prefix, and the milliseconds by which the clock is moved; or it is empty. For each store that
+    another process has used, there is an empty file named after its prefix.
     """
 
     def __init__(self) -> None:
@@ -320,14 +319,14 @@ class _Folder:
 
     def create(self) -> None:
         if self._pid != os.getpid():
-            # It stays the same: a process that starts others, as forkserver does, knows it from its own start.
+            # The path stays the same: a process that starts others, such as a forkserver, has read it once.
             self._path, self._pid = Path(tempfile.gettempdir()) / f"redsess-tests-{uuid4().hex}", os.getpid()
             os.environ[FOLDER_OF_TESTS] = str(self._path)
         self._path.mkdir(mode=0o700)
 
     def write_open_store(self, *words: object) -> None:
         if self._path.is_dir():
-            # At once: nobody reads a part.
+            # Atomic: no reader sees a part.
             (self._path / "new").write_text(" ".join(map(str, words)))
             (self._path / "new").replace(self._path / "open")
 
@@ -359,11 +358,11 @@ class _Folder:
 _folder = _Folder()
 
 _opened: list[OwnStore] = []
-"""The stores that are open, the one that is used last."""
+"""The open stores. The last one is used."""
 
 
 def _own_stores() -> list[OwnStore]:
-    """Return the stores that this process has opened. One that was forked leaves those of its parent."""
+    """Return the stores that this process has opened itself, without those of a parent that it was forked from."""
     return [store for store in _opened if store.pid == os.getpid()]
 
 
@@ -375,7 +374,7 @@ def _prefix_of_test() -> str | None:
 
 
 configuration.prefix_of_test = _prefix_of_test
-# What was read before.
+# Values that were read before this import.
 configuration.conf.clear_cached()
 
 
@@ -391,7 +390,7 @@ def _move_clock(milliseconds: int) -> None:
     if milliseconds != Clock.moved_ms:
         Clock.moved_ms = milliseconds
         scripts.move_clock(milliseconds)
-        # They have the digest of a script.
+        # The templates contain the digest of a script.
         operations.save_templates.cache_clear()
 
 

@@ -1,5 +1,5 @@
 """
-Template tags for the items that this visitor viewed, and for those that are viewed most.
+Template tags for the items that this visitor viewed, and for the most viewed items.
 
 Load them with ``{% load viewed_items %}``. Use ``{% recently_viewed 5 as items %}`` or
 ``{% most_viewed 10 as items %}``. Each row has ``item`` (the id as text), ``object`` (what the function of
