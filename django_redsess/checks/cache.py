@@ -15,8 +15,8 @@ from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.transport import caches, connections, sources
-from django_redsess.transport.exchange import retries_of
 from django_redsess.transport.keys import keyspace
+from django_redsess.transport.sources import retries_of
 
 ASKS_SERVER = "session_server"
 """The tag of the checks that ask the server."""

@@ -13,7 +13,7 @@ from django_redsess.checks.cache import ASKS_SERVER, SERVER, may_ask_server, nam
 from django_redsess.checks.server import all_server_pools, as_dict, lacks_database, node_name, read_hello, why_unusable
 from django_redsess.checks.settings import problem
 from django_redsess.clock import monotonic
-from django_redsess.transport import attempts, connections, exchange
+from django_redsess.transport import attempts, connections
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.outages import message_of
@@ -106,7 +106,7 @@ def _ask_node(pool: Any) -> NodeState | None:
     begun = monotonic()
     questions = pack_command("TIME") + pack_command("CONFIG", "GET", *AGREED, COVERAGE)
     try:
-        time, config = exchange.send(pool, questions, 2)
+        time, config = connections.send(pool, questions, 2)
     except (RedisError, OSError):
         return None
     round_trip = (monotonic() - begun) * 1000

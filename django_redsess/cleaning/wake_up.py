@@ -14,9 +14,9 @@ from django_redsess.clock import monotonic
 from django_redsess.transport.attempts import notify_observers
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.connections import pool
-from django_redsess.transport.exchange import socket_of
 from django_redsess.transport.keys import Partition
 from django_redsess.transport.outages import UNREACHABLE
+from django_redsess.transport.sources import socket_of
 
 PATIENCE_SECONDS = 5
 """How late an answer may come. After that, its connection counts as lost."""

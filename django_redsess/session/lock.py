@@ -17,8 +17,7 @@ from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import scripts
-from django_redsess.transport.connections import server_of
-from django_redsess.transport.exchange import Pause
+from django_redsess.transport.connections import Pause, server_of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.scripts import Script
 from django_redsess.transport.steps import ScriptCall, Steps, adrive, drive, in_store

@@ -46,8 +46,7 @@ from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
 from django_redsess.times import to_aware
 from django_redsess.transport import scripts
-from django_redsess.transport.connections import server_of
-from django_redsess.transport.exchange import Pause
+from django_redsess.transport.connections import Pause, server_of
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import SendSignals, Step, Steps, now, time_of
 

@@ -29,10 +29,9 @@ from django_redsess import observers
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers import Server
-from django_redsess.transport import exchange, packing
+from django_redsess.transport import connections, packing
 from django_redsess.transport.cluster_map import Cluster, format_address
-from django_redsess.transport.connections import pool
-from django_redsess.transport.exchange import FollowUpMaker, Pause, Send
+from django_redsess.transport.connections import FollowUpMaker, Pause, Send, pool
 from django_redsess.transport.outages import UNREACHABLE, is_moving, logger, words_of
 from django_redsess.transport.packing import Part
 from django_redsess.transport.pools import Pool
@@ -131,7 +130,7 @@ class PipelineExtras(NamedTuple):
     """
     What is sent along with a script: commands ``before`` it, with ``reply_count`` replies, and a ``follow_up``.
 
-    See :class:`django_redsess.transport.exchange.Send`.
+    See :class:`django_redsess.transport.connections.Send`.
     """
 
     before: bytes = b""
@@ -275,17 +274,17 @@ def _follow_redirections(to: Pool, packed: bytes, answers: list[Any], needed: in
             raise answers[number]
 
 
-def ask_server(connections: Pool, name: str, *parts: Part | int) -> Any:
+def ask_server(server: Pool, name: str, *parts: Part | int) -> Any:
     """Send one plain command to the server of this pool, and return its reply. Raises redis-py's RedisError."""
     began = monotonic()
     try:
-        (reply,) = exchange.send(connections, packing.pack_command(name, *parts), 1)
+        (reply,) = connections.send(server, packing.pack_command(name, *parts), 1)
         if isinstance(reply, ResponseError):
             raise reply
     except BaseException as error:
-        notify_observers("check", connections, began, error, name)
+        notify_observers("check", server, began, error, name)
         raise
-    notify_observers("check", connections, began, None, name)
+    notify_observers("check", server, began, None, name)
     return reply
 
 

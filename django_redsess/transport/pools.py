@@ -29,7 +29,7 @@ from redis.retry import Retry
 
 from django_redsess import forks
 from django_redsess.clock import monotonic
-from django_redsess.transport import exchange
+from django_redsess.transport import sources
 from django_redsess.transport.outages import UNREACHABLE, Outages
 from django_redsess.transport.sources import greet, thread_source_like
 
@@ -393,7 +393,7 @@ class Pool(ConnectionPool):
             connection.disconnect()
             # Sending would connect too, but behind Sentinel to the old address.
             connection.connect()
-        pooled.internals = exchange.internals_of(pooled.connection)
+        pooled.internals = sources.internals_of(pooled.connection)
         if self.note_master(pooled):
             self.close_idle()
 
@@ -492,7 +492,7 @@ class LoopPool(ConnectionPool):
             if not is_clean or (self._may_be_moved and connection.should_reconnect()):
                 await connection.disconnect(nowait=True)
             await self.source.ensure_connection(connection)
-        pooled.internals = exchange.loop_internals_of(pooled.connection)
+        pooled.internals = sources.loop_internals_of(pooled.connection)
         if self.note_master(pooled):
             await self.close_idle()
 

@@ -3,10 +3,15 @@ The sources of connections: pools of redis-py, one class for threads and one for
 
 redis-py has each class of connections twice. Which options a class takes is read from its own signatures, so options of
 a later redis-py reach both.
+
+All private parts of redis-py that sessions use are in this module. With them, an exchange takes a third of the calls.
+They are looked up when a connection is opened. Where one of them is missing, the exchange takes redis-py's public way.
 """
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from copy import copy
 from inspect import Parameter, signature
 from typing import Any, NamedTuple
@@ -19,6 +24,17 @@ from redis.exceptions import ReadOnlyError, ResponseError
 from redis.sentinel import SentinelConnectionPool
 
 from django_redsess.conf import conf
+
+try:
+    from redis._parsers import _AsyncHiredisParser, _HiredisParser
+    from redis._parsers.hiredis import NOT_ENOUGH_DATA as NOT_ENOUGH_DATA
+except ImportError:  # Private names may move.
+    _AsyncHiredisParser = _HiredisParser = NOT_ENOUGH_DATA = None  # type: ignore[assignment, misc]
+
+try:
+    from hiredis import PushNotification as PushNotification
+except ImportError:  # None is installed, or one that does not know them.
+    PushNotification: Any = None  # type: ignore[no-redef]
 
 try:
     from redis.maint_notifications import MaintNotificationsConfig
@@ -286,3 +302,61 @@ def _options_of(connection_class: Any) -> _Options:
 
 def _path_of(found: Any) -> str:
     return f"{found.__module__}.{found.__qualname__}"
+
+
+class Internals(NamedTuple):
+    """The parts of an open connection: its socket, redis-py's parser with hiredis, hiredis' reader, a buffer."""
+
+    sock: Any
+    parser: Any
+    reader: Any
+    buffer: Any
+
+
+class LoopInternals(NamedTuple):
+    """
+    The parts of an open connection of an event loop.
+
+    ``at_eof`` tells whether the server has closed it. ``write`` is None for a connection that redis-py looks after
+    before it writes. ``parser`` and ``reader`` are None without hiredis.
+    """
+
+    at_eof: Callable[[], bool]
+    write: Callable[[bytes], None] | None
+    parser: Any
+    reader: Any
+
+
+def internals_of(connection: Any) -> Internals | None:
+    """Return the line of an open connection, or None if its exchanges take the public way."""
+    parser = getattr(connection, "_parser", None)
+    if parser is None or type(parser) is not _HiredisParser or connection.health_check_interval:
+        return None
+    line = Internals(socket_of(connection), parser, getattr(parser, "_reader", None), getattr(parser, "_buffer", None))
+    return None if None in (line.sock, line.reader, line.buffer) else line
+
+
+def loop_internals_of(connection: Any) -> LoopInternals | None:
+    """Return the line of an open connection of an event loop, or None if its exchanges take the public way."""
+    at_eof = getattr(getattr(connection, "_reader", None), "at_eof", None)
+    if at_eof is None:
+        return None
+    write = getattr(getattr(connection, "_writer", None), "write", None)
+    parser = getattr(connection, "_parser", None)
+    reader = getattr(parser, "_reader", None) if type(parser) is _AsyncHiredisParser else None
+    return LoopInternals(at_eof, None if connection.health_check_interval else write, parser, reader)
+
+
+def socket_of(connection: Any) -> Any:
+    """Return the socket of an open connection; None if it is not known."""
+    sock = getattr(connection, "_sock", None)
+    # An object that only acts as a socket, as in fakeredis, has neither the methods nor the replies.
+    return sock if isinstance(sock, socket.socket) else None
+
+
+def retries_of(retry: Any) -> int:
+    """Return how often redis-py's ``retry`` repeats a command; 1 if that is not known."""
+    if hasattr(retry, "get_retries"):
+        return int(retry.get_retries())
+    # redis-py 5 has no public name for it.
+    return int(getattr(retry, "_retries", 1))

@@ -26,10 +26,9 @@ from asgiref.sync import sync_to_async
 from django_redsess import signals
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import EndedSession, Reason
-from django_redsess.transport import agreement, attempts, exchange
+from django_redsess.transport import agreement, attempts, connections
 from django_redsess.transport.attempts import PipelineExtras
-from django_redsess.transport.connections import loop_pool, server_of
-from django_redsess.transport.exchange import Pause, Send
+from django_redsess.transport.connections import Pause, Send, loop_pool, server_of
 from django_redsess.transport.keys import Partition, Store, is_sid, other_store, using
 from django_redsess.transport.packing import Part, pack_command
 from django_redsess.transport.replicas import Confirmation
@@ -132,7 +131,7 @@ def drive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.follow_up)
+                    reply = connections.send(wanted.to, wanted.packed, wanted.replies, wanted.follow_up)
                 elif isinstance(wanted, Pause):
                     _wait(wanted)
                 elif isinstance(wanted, CallOutside):
@@ -160,8 +159,8 @@ async def adrive(steps: Steps[T]) -> T:
             reply = None
             try:
                 if isinstance(wanted, Send):
-                    connections = await loop_pool(wanted.to)
-                    reply = await exchange.asend(connections, wanted.packed, wanted.replies, wanted.follow_up)
+                    pool = await loop_pool(wanted.to)
+                    reply = await connections.asend(pool, wanted.packed, wanted.replies, wanted.follow_up)
                 elif isinstance(wanted, Pause):
                     await _await(wanted)
                 elif isinstance(wanted, CallOutside):

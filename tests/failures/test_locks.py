@@ -16,8 +16,8 @@ from django.test import AsyncClient, Client
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.lock import SessionLock
-from django_redsess.transport import exchange
-from django_redsess.transport.exchange import Pause, Send
+from django_redsess.transport import connections
+from django_redsess.transport.connections import Pause, Send
 from tests.helpers import every_operation
 from tests.helpers.child import MOMENTS, Moment
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, end_outage, frozen, full
@@ -133,7 +133,7 @@ def until_pause(steps: Steps[Any]) -> Any:
     try:
         while not isinstance(wanted := steps.send(reply), Pause):
             assert isinstance(wanted, Send)
-            reply = exchange.send(wanted.to, wanted.packed, wanted.replies, wanted.then)
+            reply = connections.send(wanted.to, wanted.packed, wanted.replies, wanted.follow_up)
     except StopIteration as end:
         return end.value
     return None

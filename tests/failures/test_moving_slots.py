@@ -12,7 +12,7 @@ from django_redsess import viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.transport import packing
-from django_redsess.transport.exchange import Pause
+from django_redsess.transport.connections import Pause
 from django_redsess.transport.scripts import Script
 from testproject.clusters import Cluster
 from tests.helpers.clusters import HalfMoved, cluster_caches

@@ -9,7 +9,7 @@ from django.test import AsyncClient
 
 from django_redsess import online
 from django_redsess.backend import SessionStore
-from django_redsess.transport import exchange
+from django_redsess.transport import connections
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers]
 
@@ -40,7 +40,7 @@ def test_native_methods_create_load_save_rotate_and_end(monkeypatch) -> None:
         assert await session.aload() == {}
 
     # Nothing is sent by the synchronous half.
-    monkeypatch.setattr(exchange, "send", None)
+    monkeypatch.setattr(connections, "send", None)
     asyncio.run(use_them())
 
 

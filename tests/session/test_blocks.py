@@ -24,7 +24,7 @@ from django_redsess.exceptions import SignInRefused
 from django_redsess.session import blocks
 from django_redsess.session.blocks import Block
 from django_redsess.signals import user_blocked, user_unblocked
-from django_redsess.transport import exchange
+from django_redsess.transport import connections
 from django_redsess.transport.keys import keyspace
 from tests.helpers.online import ends
 from tests.helpers.sign_ins import request_of, sids_of, sign_in
@@ -153,7 +153,7 @@ def test_blocks_that_are_over_go_with_the_next_one(redis) -> None:
 
 def at_send(number: int, action: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let something happen before the next message to the server but ``number``. Return a list that says when."""
-    counted, done, send = itertools.count(), list[int](), exchange.send
+    counted, done, send = itertools.count(), list[int](), connections.send
 
     def sends(*args: Any) -> Any:
         if not done and (at := next(counted)) == number:
@@ -161,7 +161,7 @@ def at_send(number: int, action: Callable[[], object], monkeypatch: pytest.Monke
             action()
         return send(*args)
 
-    monkeypatch.setattr(exchange, "send", sends)
+    monkeypatch.setattr(connections, "send", sends)
     return done
 
 

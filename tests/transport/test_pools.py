@@ -18,7 +18,7 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport import attempts, connections, exchange, pools
+from django_redsess.transport import attempts, connections, pools
 from django_redsess.transport.packing import pack_command
 from django_redsess.transport.pools import PooledConnection
 from tests.helpers.backends import BACKENDS, entry, pool_of_cache
@@ -233,7 +233,7 @@ def use_until_interrupted(pool: Any) -> None:
         raise Interruption
 
     with pytest.raises(Interruption):
-        exchange.send(pool, PING, 1, interrupt)
+        connections.send(pool, PING, 1, interrupt)
 
 
 def test_a_request_that_is_interrupted_lets_those_in_line_go_on(use_either) -> None:
@@ -285,7 +285,7 @@ def test_who_is_interrupted_while_waiting_takes_no_place(use) -> None:
 
 def interrupt_use(pool: Any, pooled: PooledConnection) -> None:
     give(pool, pooled)
-    exchange.send(pool, PING, 1, lambda replies: 1 / 0)
+    connections.send(pool, PING, 1, lambda replies: 1 / 0)
 
 
 def close_idle(pool: Any, pooled: PooledConnection) -> None:

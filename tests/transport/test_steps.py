@@ -12,8 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from django_redsess.signals import EndedSession, Reason, sessions_ended
-from django_redsess.transport.connections import pool
-from django_redsess.transport.exchange import Pause, Send
+from django_redsess.transport.connections import Pause, Send, pool
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import pack_command
 from django_redsess.transport.partitions import EntryLists, RankedScore, bisect, merged, rows_per_partition

@@ -29,7 +29,7 @@ from django_redsess.session.record import (
     with_revision,
 )
 from django_redsess.transport import packing, scripts
-from django_redsess.transport.exchange import Pause
+from django_redsess.transport.connections import Pause
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.partitions import ask_each, batches, together, with_scores
 from django_redsess.transport.scripts import Script

@@ -14,7 +14,7 @@ import redis.asyncio
 from asgiref.sync import async_to_sync
 
 from django_redsess.backend import SessionStore
-from django_redsess.transport import connections, exchange
+from django_redsess.transport import connections, sources
 from tests.helpers.both import Ask, twins
 from tests.helpers.outages import caches
 
@@ -94,8 +94,8 @@ def test_fakeredis_keeps_sessions_for_threads(settings) -> None:
 @pytest.mark.parametrize("name", PARSERS)
 def test_redis_py_without_a_private_class_is_used(own_pool, monkeypatch, name: str) -> None:
     monkeypatch.delattr(redis._parsers, name)
-    found = runpy.run_path(exchange.__file__)
+    found = runpy.run_path(sources.__file__)
     assert [found[each] for each in PARSERS] == [None, None]
     for each in (*PARSERS, "NOT_ENOUGH_DATA"):
-        monkeypatch.setattr(exchange, each, None)
+        monkeypatch.setattr(sources, each, None)
     assert use_threads() == asyncio.run(use_loop()) == SAME
