@@ -220,7 +220,7 @@ class SignInAdmin(pages.ListAdmin):
         access, listed = self._access_to_end(request), self.changelist_of(request, _list_query(request))
         if access is None or not self.has_view_permission(request):
             raise PermissionDenied
-        sids = [] if listed is None else _live_sids(listed.queryset)
+        sids = _live_sids(listed.queryset) if listed is not None and _is_narrowed(listed) else []
         return ask_before_end(access, {"sids": " ".join(sids)})
 
     def _access_to_end(self, request: HttpRequest) -> Access | None:
@@ -228,10 +228,9 @@ class SignInAdmin(pages.ListAdmin):
         access = access_to_sessions(request, self.admin_site)
         return access if access is not None and access.may_end() else None
 
-    def _end_context(self, request: HttpRequest, changelist: ChangeList, chosen: Collection[Any]) -> dict[str, Any]:
-        """Return the link that ends what is listed: sign-ins that have not ended, narrowed by a search or a filter."""
-        is_narrowed = request.GET.get(filters.STATE) == "living" and (changelist.query or len(chosen) > 1)
-        if not (is_narrowed and changelist.result_count and self._access_to_end(request)):
+    def _end_context(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
+        """Return the link that ends what is listed, and how many sessions it asks about. Nothing without such a link."""
+        if not (_is_narrowed(changelist) and changelist.result_count and self._access_to_end(request)):
             return {}
         query = QueryDict(_list_query(request), mutable=True)
         query.update(pages.ReturnPage(query.urlencode(), f"{pages.LIST_PAGE}redsess_history_signin").parameters)
@@ -352,7 +351,7 @@ class SignInAdmin(pages.ListAdmin):
         return {
             "title": title % {"count": pages.shown_number(count)},
             "chosen": chosen,
-            **self._end_context(request, changelist, chosen),
+            **self._end_context(request, changelist),
             "enders": self._enders(request, getattr(request, "redsess_found", user_ids)),
             "zone": timezone.get_current_timezone_name(),
             "has_more": has_more,
@@ -395,6 +394,12 @@ def _list_query(request: HttpRequest) -> str:
     for name in (PAGE_VAR, ERROR_FLAG):
         query.pop(name, None)
     return query.urlencode()
+
+
+def _is_narrowed(changelist: ChangeList) -> bool:
+    """Tell whether the list has only sign-ins that have not ended, and not all of these. Others are not ended here."""
+    is_living = changelist.params.get(filters.STATE) == "living"
+    return is_living and bool(changelist.query or len(shared_filters.selected_choices(changelist)) > 1)
 
 
 def _live_sids(rows: QuerySet[SignIn]) -> list[str]:
