@@ -27,7 +27,7 @@ from django_redsess.online.listing import (
     USERS_MAX,
     Position,
     SessionFilter,
-    count_sessions,
+    count_in_lists,
     iterate_pages,
     page_after,
     position_of,
@@ -421,7 +421,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         of_users = SessionFilter(user_ids)
         return self._once(
             ("is_cut", user_ids),
-            lambda: drive(count_sessions(of_users, listed=True)) < drive(count_sessions(of_users)),
+            lambda: drive(count_in_lists(of_users, listed=True)) < drive(count_in_lists(of_users)),
         )
 
     @property
@@ -464,7 +464,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """Yield all rows in lists of up to ``at_once``. None is left out because others end meanwhile."""
         if self.sids is None and self.session_filter.names_client:
             found = self._search_once()
-            for sessions in found.iterate_pages(0, found.count, latest_first=self._latest_first, at_once=at_once):
+            for sessions in found.iterate_found(0, found.count, latest_first=self._latest_first, at_once=at_once):
                 yield self.rows_of(sessions)
             return
         rows, position = self.rows_after(None, at_once)
@@ -547,7 +547,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         if self.session_filter.names_client:
             return self._search_once().count
         return self._once(
-            self.session_filter, lambda: drive(count_sessions(self.session_filter, listed=self._is_limited))
+            self.session_filter, lambda: drive(count_in_lists(self.session_filter, listed=self._is_limited))
         )
 
     def _search_once(self) -> SearchResult:
@@ -574,7 +574,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
             return self._find_named()[first:last]
         last = self._count_rows() if last is None else last
         if self.session_filter.names_client:
-            found = self._search_once().iterate_pages(first, last - first, latest_first=self._latest_first)
+            found = self._search_once().iterate_found(first, last - first, latest_first=self._latest_first)
         else:
             order: online.Order = self._order
             if self.by_seen:
@@ -584,14 +584,15 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def _find_named(self) -> list[online.Session]:
         """Look up the sessions that a filter names. Keep those that match the other filters, in order."""
-        matcher, since = ClientMatcher(self.session_filter), None
+        matcher = ClientMatcher(self.session_filter) if self.session_filter.names_client else None
+        since = None
         if self.session_filter.active_seconds is not None:
             since = server_time() - timedelta(seconds=self.session_filter.active_seconds)
         found = [
             session
             for session in online.find(self._named or ())
             if (since is None or session.last_seen_at >= since)
-            and matcher.matches(session.address, session.user_agent)
+            and (matcher is None or matcher.matches(session.address, session.user_agent))
             and self._lists(session)
         ]
         return sorted(found, key=partial(position_of, by_seen=self.by_seen), reverse=self._latest_first)

@@ -1,4 +1,6 @@
 -- Who is signed in, who is a guest, and who is active.
+-- Other names: KEYS and ARGV of a script are locals of it. AT_ONCE_MAX, BYTES_MAX, CONSIDERED_MAX, DUE_MAX, digits,
+-- due_sids, last_seen, now, remove_sessions, steady_time_of and with_ended are in common.lua.
 
 -- Sessions that were seen lately.
 
@@ -150,7 +152,7 @@ end
 
 -- Replace the samples of a slot by one: its time is the slot's beginning, its counts are the highest, its totals those
 -- of the latest. Return whether the server took it.
-local function merge(list, has_totals, slot)
+local function merge_slot(list, has_totals, slot)
   local signed_in, guests_there, latest = 0, 0, nil
   for _, sample in ipairs(slot) do
     local users, others, rest = string.match(sample, "^%d+ (%d+) (%d+)([%d ]*)$")
@@ -187,7 +189,7 @@ local function thin_out(list, has_totals, age, length)
     if slots[2] then slots[#slots] = nil end
   end
   for _, slot in ipairs(slots) do
-    if (slot[2] or slot.first ~= slot.begins) and not merge(list, has_totals, slot) then return end
+    if (slot[2] or slot.first ~= slot.begins) and not merge_slot(list, has_totals, slot) then return end
   end
   redis.pcall("HSET", totals, field, digits(before))
 end

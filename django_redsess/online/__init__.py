@@ -128,7 +128,7 @@ def _list_sessions(session_filter: SessionFilter, offset: int, limit: int, order
     if limit < 1:
         return []
     found = yield from searching.find_matching(session_filter, by_seen=by_seen)
-    return (yield from found.read_sessions(offset, limit, latest_first=latest_first))
+    return (yield from found.read_found(offset, limit, latest_first=latest_first))
 
 
 def sessions(
@@ -191,12 +191,12 @@ async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]
 
 def _find_sessions(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     wanted = [sid for sid in sids if is_sid(sid)]
-    found = sessions_of((yield from listing.read_rows(wanted)))
+    found = sessions_of((yield from listing.read_list_rows(wanted)))
     there = {each.sid for each in found}
     for sid in [sid for sid in wanted if follow and sid not in there]:
         live, _ = yield from reading.successor(sid, (yield from reading.note_of(sid)))
         if live is not None and live.sid not in there:
-            found += sessions_of((yield from listing.read_rows([live.sid])))
+            found += sessions_of((yield from listing.read_list_rows([live.sid])))
             there.add(live.sid)
     for store in sibling_stores():
         found += yield from in_store(store, _find_in_store, [sid for sid in wanted if sid not in there])
@@ -205,7 +205,7 @@ def _find_sessions(sids: Sequence[str], *, follow: bool = False) -> Steps[list[S
 
 def _find_in_store(sids: Sequence[str]) -> Steps[list[Session]]:
     # The records have seals of that store.
-    return sessions_of((yield from listing.read_rows(sids)))
+    return sessions_of((yield from listing.read_list_rows(sids)))
 
 
 def find(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
@@ -239,7 +239,7 @@ def _count_sessions(session_filter: SessionFilter, *, active: bool) -> Steps[int
         session_filter = session_filter._replace(active_seconds=listing.seconds_of_active())
     if session_filter.names_client:
         return (yield from searching.find_matching(session_filter)).count
-    return (yield from listing.count_sessions(session_filter))
+    return (yield from listing.count_in_lists(session_filter))
 
 
 def count(
@@ -367,14 +367,14 @@ def block(
     site with ``USE_TZ``; for a longer message, and for a user without a primary key. Raises SessionStoreUnavailable in
     an outage: the user may be blocked by then, and some sessions may live. Call it again.
     """
-    return drive(blocking.block_user(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+    return drive(blocking.block_and_end(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
 
 
 async def ablock(
     user: AbstractBaseUser, *, until: datetime, message: str = "", by: AbstractBaseUser | None = None
 ) -> EndedCount:
     """Await what :func:`block` returns."""
-    return await adrive(blocking.block_user(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+    return await adrive(blocking.block_and_end(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
 
 
 def unblock(user: AbstractBaseUser) -> bool:
@@ -383,12 +383,12 @@ def unblock(user: AbstractBaseUser) -> bool:
 
     Raises ValueError for a user without a primary key.
     """
-    return drive(blocking.unblock_user(user_id_of(user)))
+    return drive(blocking.unblock_in_every_store(user_id_of(user)))
 
 
 async def aunblock(user: AbstractBaseUser) -> bool:
     """Await what :func:`unblock` returns."""
-    return await adrive(blocking.unblock_user(user_id_of(user)))
+    return await adrive(blocking.unblock_in_every_store(user_id_of(user)))
 
 
 def block_of(user: AbstractBaseUser) -> Block | None:

@@ -27,7 +27,7 @@ LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 """How many blocks can be listed."""
 
 
-def block_user(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
+def block_and_end(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
     """Block a user, then end all sessions of the user. Return how many have ended."""
     until = require_aware(until, "until")
     made, session = Block(user_id, until, notice.check_message(message), by), session_of(request_answered())
@@ -64,7 +64,7 @@ def _end_sessions_of_blocked(block: Block) -> Steps[EndedCount]:
     return (yield from end_all_of_users([block.user_id], Reason.KICKED, keep=None, message=block.message))
 
 
-def unblock_user(user_id: str) -> Steps[bool]:
+def unblock_in_every_store(user_id: str) -> Steps[bool]:
     """Lift the block of a user. Return whether there was one."""
     # First, and also if there is none here: who keeps a copy must not put it back.
     yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))

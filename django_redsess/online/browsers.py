@@ -82,7 +82,7 @@ def is_browser(user_agent: str, browser: str) -> bool:
     digit = wanted[-1:].isdigit()
     return any(
         name.startswith(wanted) and not (digit and name[len(wanted) : len(wanted) + 1].isdigit())
-        for name in _names_of(user_agent)
+        for name in _browser_names(user_agent)
     )
 
 
@@ -102,11 +102,13 @@ def browser_and_system(user_agent: str) -> str:
 def known_browser_of(user_agent: str) -> str:
     """Return which of ``BROWSERS`` has sent ``user_agent``. ``""`` for another one."""
     lower = {name.lower(): name for name in BROWSERS}
-    return next((lower[name] for each in _names_of(user_agent) if (name := each.rstrip(" 0123456789")) in lower), "")
+    return next(
+        (lower[name] for each in _browser_names(user_agent) if (name := each.rstrip(" 0123456789")) in lower), ""
+    )
 
 
 @lru_cache(maxsize=4096)
-def _names_of(user_agent: str) -> tuple[str, ...]:
+def _browser_names(user_agent: str) -> tuple[str, ...]:
     # "Chrome 120" and "Chrome Mobile 120"; "HeadlessChrome 120", as it calls itself. In lower case.
     products = dict(_PRODUCT.findall(user_agent))
     first = next(iter(products), "")

@@ -12,7 +12,7 @@ from django_redsess.online.listing import (
     Session,
     SessionFilter,
     lists_of,
-    read_rows,
+    read_list_rows,
     sessions_of,
     sids_of,
 )
@@ -145,7 +145,7 @@ class BulkEnding:
 
     def _end_by_sid(self, store: Store | None, sids: list[str]) -> Steps[list[EndedSession]]:
         if self._choose is not None:
-            rows = yield from in_store(store, read_rows, sids)
+            rows = yield from in_store(store, read_list_rows, sids)
             sids = list(self._choose(sessions_of(rows, self._filter.user_ids)))
         if store is None and sids and (other := other_store()) is not None:
             # What is about to come here must not come behind.

@@ -205,7 +205,7 @@ def count_calls(session_filter: SessionFilter, *, listed: bool = False) -> list[
     ]
 
 
-def count_sessions(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
+def count_in_lists(session_filter: SessionFilter, *, listed: bool = False) -> Steps[int]:
     """Count the sessions of all partitions. ``listed`` is as in :func:`count_calls`."""
     if session_filter.user_ids is None:
         lists = lists_of(session_filter)
@@ -248,7 +248,7 @@ def _page_in(reply: list[Any], _: EndedSessions) -> PageReply:
     return PageReply(entries, looked_up, [_list_row(row) for row in rows if is_sid(row[0].decode(errors="replace"))])
 
 
-def read_rows(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[ListRow]]:
+def read_list_rows(sids: Sequence[str], *, due_too: bool = False) -> Steps[list[ListRow]]:
     """
     Look up sessions, in the order of ``sids``. Sessions that are gone are left out.
 
@@ -337,7 +337,7 @@ class Lists:
         """
         order = ("REV",) if latest_first else ()
 
-        def pack_range(name: str, at: int, limit: bytes) -> bytes:
+        def pack_first(name: str, at: int, limit: bytes) -> bytes:
             since = self._since(at)
             if latest_first:
                 ends = pack_tail("+inf" if begin is None else f"({begin}", since)
@@ -347,16 +347,16 @@ class Lists:
                 ends = pack_tail(begin if since == "-inf" else max(begin, int(since)), "+inf")
             return pack_head(9 + len(order), "ZRANGE", name) + ends + limit
 
-        def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
+        def read_entries(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
             limit = pack_tail("BYSCORE", *order, "LIMIT", 0, count, "WITHSCORES")
             # A second reading of some partitions must find the lists as the first has left them.
             is_first = len(numbers) == len(self.by_partition)
             found = yield from self._ask_lists(
-                lambda name, at: pack_range(name, at, limit), numbers, ends_due=ends_due and is_first
+                lambda name, at: pack_first(name, at, limit), numbers, ends_due=ends_due and is_first
             )
             return [[with_scores(reply) for reply in replies] for replies in found]
 
-        return (yield from merged(read, len(self.by_partition), wanted, reverse=latest_first))
+        return (yield from merged(read_entries, len(self.by_partition), wanted, reverse=latest_first))
 
     def _since(self, at: int) -> str:
         active = self.session_filter.active_seconds
@@ -407,12 +407,12 @@ def read_page(
         [call] = page_calls(session_filter, first, last, by_seen=by_seen, latest_first=latest_first, with_rows=True)
         page = yield from call
         sids_of_page(page.entries)
-        return page.rows + (yield from read_rows(sids_of(page.entries[page.looked_up :]), due_too=True))
+        return page.rows + (yield from read_list_rows(sids_of(page.entries[page.looked_up :]), due_too=True))
     if session_filter.has_list(by_seen=by_seen):
         entries = yield from Lists(session_filter, lists).read_first(last + 1, latest_first=latest_first)
     else:
         entries = yield from _read_users_lists(session_filter, last + 1, by_seen=by_seen, latest_first=latest_first)
-    return (yield from read_rows(sids_of_page(entries[first:]), due_too=True))
+    return (yield from read_list_rows(sids_of_page(entries[first:]), due_too=True))
 
 
 def _read_users_lists(
@@ -421,7 +421,7 @@ def _read_users_lists(
     """Read the first ``wanted`` entries of users' lists, which each partition puts in order."""
     partitions = len(lists_of(session_filter, by_seen=by_seen))
 
-    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
+    def read_entries(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
         # A second reading of some partitions must find the lists as the first has left them.
         keeps_due = len(numbers) < partitions
         calls = page_calls(
@@ -430,7 +430,7 @@ def _read_users_lists(
         pages = yield from together([calls[number] for number in numbers])
         return [[page.entries] for page in pages]
 
-    return (yield from merged(read, partitions, wanted, reverse=latest_first))
+    return (yield from merged(read_entries, partitions, wanted, reverse=latest_first))
 
 
 SAME_TIME_USUALLY = 20
@@ -468,7 +468,7 @@ def _read_after(
     # Another program may have written other members.
     positions = [Position(int(score), sid) for score, member in entries for sid in sids_of([(member,)])]
     log_foreign(len(entries) - len(positions))
-    rows = yield from read_rows([each.sid for each in positions[:limit]], due_too=True)
+    rows = yield from read_list_rows([each.sid for each in positions[:limit]], due_too=True)
     return rows, positions[limit - 1] if len(positions) > limit else None
 
 

@@ -20,11 +20,11 @@ from django_redsess.online.browsers import is_browser, is_system
 from django_redsess.online.listing import (
     Session,
     SessionFilter,
-    count_sessions,
+    count_in_lists,
     lists_of,
     milliseconds,
     page_calls,
-    read_rows,
+    read_list_rows,
     sessions_of,
     sids_of,
 )
@@ -129,23 +129,23 @@ class SearchResult:
         self.matcher, self.sids, self.looked_through = matcher, sids, looked_through
         self.count = len(sids)
 
-    def read_sessions(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
+    def read_found(self, offset: int, limit: int, *, latest_first: bool) -> Steps[list[Session]]:
         """Read up to ``limit`` of the sessions, after leaving out ``offset``. Sessions that are gone are left out."""
-        return (yield from self._read_found(self._ordered(latest_first=latest_first)[offset : offset + limit]))
+        return (yield from self._read_matching(self._ordered(latest_first=latest_first)[offset : offset + limit]))
 
-    def iterate_pages(
+    def iterate_found(
         self, offset: int, limit: int, *, latest_first: bool, at_once: int = READ_AT_ONCE
     ) -> Iterator[list[Session]]:
-        """Yield what :meth:`read_sessions` reads, up to ``at_once`` sessions a time."""
+        """Yield what :meth:`read_found` reads, up to ``at_once`` sessions a time."""
         sids = self._ordered(latest_first=latest_first)[offset : offset + limit]
         for start in range(0, len(sids), at_once):
-            yield drive(self._read_found(sids[start : start + at_once]))
+            yield drive(self._read_matching(sids[start : start + at_once]))
 
     def _ordered(self, *, latest_first: bool) -> Sequence[str]:
         return self.sids if latest_first else self.sids[::-1]
 
-    def _read_found(self, sids: Sequence[str]) -> Steps[list[Session]]:
-        found = sessions_of((yield from read_rows(sids, due_too=True)))
+    def _read_matching(self, sids: Sequence[str]) -> Steps[list[Session]]:
+        found = sessions_of((yield from read_list_rows(sids, due_too=True)))
         # A session may have got another address or browser since the search.
         return [session for session in found if self.matcher.matches(session.address, session.user_agent)]
 
@@ -177,14 +177,14 @@ def _newest_sids(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str]
         sids = [joined[at : at + 20] for at in range(0, len(joined), 20)]
         return [sid for sid in sids[:SCAN_LIMIT] if is_sid(sid)], len(sids) <= SCAN_LIMIT
 
-    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
+    def read_newest(numbers: Sequence[int], count: int) -> Steps[EntryLists[Scored]]:
         asked = [lists[number] for number in numbers]
         # A second reading of some partitions must find the lists as the first has left them.
         is_first = len(asked) == len(lists)
         found = yield from _newest_texts(base, asked, count, with_scores=True, ends_due=is_first)
         return [[_entries_in(text) for text in texts] for texts in found]
 
-    entries = yield from merged(read, len(lists), SCAN_LIMIT + 1, reverse=True)
+    entries = yield from merged(read_newest, len(lists), SCAN_LIMIT + 1, reverse=True)
     return [sid.decode() for _, sid in entries[:SCAN_LIMIT]], len(entries) <= SCAN_LIMIT
 
 
@@ -227,7 +227,7 @@ def _entries_in(text: bytes) -> list[Scored]:
 
 
 def _newest_sids_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[list[str], bool]]:
-    total = yield from count_sessions(base)
+    total = yield from count_in_lists(base)
     pages = yield from together(page_calls(base, 0, SCAN_LIMIT - 1, by_seen=by_seen, latest_first=True, keeps_due=True))
     entries = sorted((entry for page in pages for entry in page.entries), reverse=True)[:SCAN_LIMIT]
     return sids_of(entries), total <= len(entries)

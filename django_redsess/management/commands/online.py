@@ -283,7 +283,7 @@ class Command(CommandWithExamples):
         matching = search(session_filter, by_seen=by_seen)
         self._say_how_far(matching.looked_through, "sessions seen last" if by_seen else "newest sign-ins")
         latest_first = order is None or order.startswith("-")
-        pages = matching.iterate_pages(options["offset"], options["limit"], latest_first=latest_first)
+        pages = matching.iterate_found(options["offset"], options["limit"], latest_first=latest_first)
         return matching.count, pages
 
     def _say_how_far(self, looked: LookedThrough, newest: str) -> None:
