@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
+import lxml.html
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
@@ -20,7 +21,6 @@ from tests.helpers.admin_pages import (
     LIST,
     MARKUP,
     Page,
-    Parser,
     answer,
     asked,
     left,
@@ -45,7 +45,7 @@ def offered(response: Any) -> list[str]:
 
 def lift_form(response: Any) -> dict[str, str]:
     """What the one form that lifts a block would send; nothing where there is none."""
-    forms = [form for form in Parser(response.text).open[0].all("form") if form.having.get("action") == UNBLOCK]
+    forms = [form for form in lxml.html.fromstring(response.text).iter("form") if form.get("action") == UNBLOCK]
     buttons = response.text.count(">Lift</button>")
     assert len(forms) == buttons <= 1
     return dict(sent_by(forms[0])) if forms else {}

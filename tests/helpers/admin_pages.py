@@ -3,14 +3,13 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 from typing import Any
 
+import lxml.html
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.auth.models import Permission, User
 from django.test import Client
-from django.utils.html import VOID_ELEMENTS
 
 from django_redsess import online
 from django_redsess.models import OnlineSession
@@ -20,50 +19,20 @@ LIST = "/admin/django_redsess/onlinesession/"
 MARKUP = "</td></script><script>alert('x')</script><b onclick=alert(1)>\"'&amp;"
 
 
-class Element:
-    """A part of a page, with the attributes that it is ``having``."""
-
-    def __init__(self, tag: str, attributes: list[tuple[str, str | None]] = ()) -> None:
-        self.tag, self.having = tag, {name: value or "" for name, value in attributes}
-        self.children: list[Any] = []
-
-    def all(self, *tags: str) -> Iterator["Element"]:
-        """Yield all parts with these tags, at any depth."""
-        for child in self.children:
-            if isinstance(child, Element):
-                if child.tag in tags:
-                    yield child
-                yield from child.all(*tags)
-
-    def text(self, without: str = "") -> str:
-        """Return what is seen of it, but for parts of the class ``without``. Some is heard, or for a phone only."""
-        unseen = self.having.get("class") in ("redsess-heard", "redsess-label", without or "redsess-heard")
-        if self.tag in ("script", "style") or unseen:
-            return ""
-        texts = (each if isinstance(each, str) else each.text(without) for each in self.children)
-        return " " if self.tag == "br" else "".join(texts)
+UNSEEN = ("redsess-heard", "redsess-label")
+"""Classes of what is heard, or seen on a phone only."""
 
 
-class Parser(HTMLParser):
-    def __init__(self, markup: str) -> None:
-        super().__init__()
-        self.open = [Element("")]
-        self.feed(markup)
-        self.close()
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        element = Element(tag, attributes)
-        self.open[-1].children.append(element)
-        if tag not in VOID_ELEMENTS:
-            self.open.append(element)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in (each.tag for each in self.open):
-            while self.open.pop().tag != tag:
-                pass
-
-    def handle_data(self, data: str) -> None:
-        self.open[-1].children.append(data)
+def text_of(element: Any, without: str = "") -> str:
+    """Return what is seen of ``element``, but for parts of the class ``without``."""
+    if element.tag in ("script", "style") or element.get("class", "") in (*UNSEEN, without or UNSEEN[0]):
+        return ""
+    if element.tag == "br":
+        return " "
+    texts = [element.text or ""]
+    for child in element:
+        texts += [text_of(child, without) if isinstance(child.tag, str) else "", child.tail or ""]
+    return "".join(texts)
 
 
 class Page:
@@ -76,22 +45,25 @@ class Page:
     """
 
     def __init__(self, response: Any) -> None:
-        page = Parser(response.text).open[0]
-        self.text = words(page.text())
-        self.all_links = [(words(link.text()), link.having.get("href", "")) for link in page.all("a")]
+        # A refusal may have no text.
+        page = lxml.html.fromstring(response.text or "<p>")
+        self.text = words(text_of(page))
+        self.all_links = [(words(text_of(link)), link.get("href", "")) for link in page.iter("a")]
         self.links = dict(reversed(self.all_links))
         self.rows: list[dict[str, Any]] = []
         self.tables: list[list[list[str]]] = []
-        for table in page.all("table"):
-            kind = table.having.get("id", table.having.get("class", ""))
+        for table in page.iter("table"):
+            kind = table.get("id", table.get("class", ""))
             if kind == "result_list":
                 # The head has a row as well.
-                self.rows += [row for row in map(row_of, table.all("tr")) if "user" in row]
+                self.rows += [row for row in map(row_of, table.iter("tr")) if "user" in row]
             if "redsess-table" in kind:
-                self.tables.append([[words(cell.text()) for cell in row.all("td", "th")] for row in table.all("tr")])
-        lists = (each for each in page.all("ul") if each.having.get("class") == "messagelist")
-        self.messages = [words(message.text()) for each in lists for message in each.all("li")]
-        asking = (each for each in page.all("form") if each.having.get("action", "").endswith(("/end/", "/reset/")))
+                self.tables.append(
+                    [[words(text_of(cell)) for cell in row.iter("td", "th")] for row in table.iter("tr")]
+                )
+        lists = (each for each in page.iter("ul") if each.get("class") == "messagelist")
+        self.messages = [words(text_of(message)) for each in lists for message in each.iter("li")]
+        asking = (each for each in page.iter("form") if each.get("action", "").endswith(("/end/", "/reset/")))
         self.sent = [sent for form in asking for sent in sent_by(form)]
 
     @property
@@ -114,28 +86,28 @@ class Page:
         return [row["sid"] for row in self.rows]
 
 
-def row_of(found: Element) -> dict[str, Any]:
-    row: dict[str, Any] = {"sid": "", "hrefs": [each.having.get("href", "") for each in found.all("a")], "text": ""}
+def row_of(found: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"sid": "", "hrefs": [each.get("href", "") for each in found.iter("a")], "text": ""}
     for href in row["hrefs"]:
         if "/change/" in href and "/onlinesession/" in href:
             row["sid"] = unquote(href.partition("/change/")[0].rpartition("/")[2])
-    row["own"] = " ".join(words(each.text()) for each in found.all("strong"))
-    for cell in found.all("td", "th"):
-        name, _, _ = cell.having.get("class", "").partition(" ")
+    row["own"] = " ".join(words(text_of(each)) for each in found.iter("strong"))
+    for cell in found.iter("td", "th"):
+        name, _, _ = cell.get("class", "").partition(" ")
         if name.startswith("field-"):
             # How a session is marked is no part of its user's name.
-            text = row[name.removeprefix("field-")] = words(cell.text(without="redsess-own"))
+            text = row[name.removeprefix("field-")] = words(text_of(cell, without="redsess-own"))
             row["text"] += text + "; "
     return row
 
 
-def sent_by(form: Element) -> Iterator[tuple[str, str]]:
+def sent_by(form: Any) -> Iterator[tuple[str, str]]:
     """Yield what a browser sends: it has no NUL, and one kind of line break."""
-    for having in (each.having for each in form.all("input")):
-        is_box = having.get("type") == "checkbox"
-        if "name" in having and having.get("type") != "submit" and ("checked" in having or not is_box):
-            value = having.get("value", "on" if is_box else "").replace("\0", "\ufffd")
-            yield having["name"], re.sub(r"\r\n?|\n", "\r\n", value)
+    for field in form.iter("input"):
+        is_box = field.get("type") == "checkbox"
+        if "name" in field.attrib and field.get("type") != "submit" and ("checked" in field.attrib or not is_box):
+            value = field.get("value", "on" if is_box else "").replace("\0", "\ufffd")
+            yield field.get("name"), re.sub(r"\r\n?|\n", "\r\n", value)
 
 
 def words(text: str) -> str:

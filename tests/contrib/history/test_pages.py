@@ -8,6 +8,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
+import lxml.html
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
@@ -24,7 +25,7 @@ from django_redsess.contrib.history.receivers import ms_of
 from django_redsess.signals import Reason
 from tests.admin.visits import CHROME, from_place
 from tests.contrib.history.rows import LIST, ended, row
-from tests.helpers.admin_pages import MARKUP, Element, Page, Parser, page_of, row_of, staff, words
+from tests.helpers.admin_pages import MARKUP, Page, page_of, row_of, staff, text_of, words
 
 pytestmark = pytest.mark.django_db
 
@@ -39,8 +40,8 @@ def users() -> dict[str, User]:
 def rows_of(response: Any) -> list[dict[str, Any]]:
     """The rows of the list, by column."""
     assert response.status_code == 200
-    tables = (each for each in Parser(response.text).open[0].all("table") if each.having.get("id") == "result_list")
-    return [found for table in tables for found in map(row_of, table.all("tr")) if "who" in found]
+    tables = (each for each in lxml.html.fromstring(response.text).iter("table") if each.get("id") == "result_list")
+    return [found for table in tables for found in map(row_of, table.iter("tr")) if "who" in found]
 
 
 def names(client: Client, **query: str) -> list[str]:
@@ -399,9 +400,9 @@ def test_export_takes_a_permission_and_a_form(admin_client, users) -> None:
 
 def test_empty_lists_say_so(admin_client, users) -> None:
     for query in ({}, {"q": "nobody"}, {"reason": "evicted"}):
-        page = Parser(admin_client.get(LIST, query).text).open[0]
+        page = lxml.html.fromstring(admin_client.get(LIST, query).text)
         assert about(page), query
 
 
-def about(page: Element) -> list[str]:
-    return [words(each.text()) for each in page.all("p") if each.having.get("class") == "redsess-about"]
+def about(page: Any) -> list[str]:
+    return [words(text_of(each)) for each in page.iter("p") if each.get("class") == "redsess-about"]
