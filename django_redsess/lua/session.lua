@@ -83,6 +83,52 @@ local function written_at(record)
   return (deadline - age - 1) * 1000
 end
 
+-- Which of many sessions stay, when the others end.
+
+-- Whether a session began later than `began_by`. Of a guest's session it is known when it was seen and when its record
+-- was written, but not when it began.
+local function began_later(began_by, login_time, seen_at, record)
+  if login_time then return tonumber(login_time) > began_by end
+  return seen_at > began_by and written_at(record or "") > began_by
+end
+
+-- The members of a list, as the keys of a table.
+local function set_of(list)
+  local set = {}
+  for _, member in ipairs(list) do set[member] = true end
+  return set
+end
+
+-- Sort out which of these sids end. Those stay that began after `began_by`, or were not seen since `since` (nil: none
+-- stays for that), and the kept. Returns: those that end; the place of each among `sids`; for each place whether it
+-- stays; and how many places were looked at. It stops where the records that it had to read have too many bytes.
+local function sort_out_ending(sids, began_by, since, kept_sids, kept_users)
+  local sids_kept, users_kept, size = set_of(kept_sids), set_of(kept_users), 0
+
+  local function is_kept(sid)
+    if sids_kept[sid] then return true end
+    if not began_by and not since and #kept_users == 0 then return false end
+    local seen_at = tonumber(last_seen(sid) or 0)
+    if since and seen_at < since then return true end
+    local login_time = redis.call("ZSCORE", online_user, sid)
+    local record = (#kept_users > 0 or not login_time) and redis.call("HGET", login, sid)
+    size = size + (record and #record or 0)
+    return began_by and began_later(began_by, login_time, seen_at, record) or users_kept[user_of(record)] or false
+  end
+
+  local ending, places, stays, looked_at = {}, {}, {}, 0
+  for place, sid in ipairs(sids) do
+    if size > BYTES_MAX then break end
+    looked_at = place
+    stays[place] = is_kept(sid)
+    if not stays[place] then
+      ending[#ending + 1] = sid
+      places[#ending] = place
+    end
+  end
+  return ending, places, stays, looked_at
+end
+
 --- create_fast: Add a session under a sid that is certainly new. This is the short way, for most creates; `create` does the
 -- rest.
 -- KEYS: login expire totals seen_list online_user? online_user_of? blocked?
@@ -245,57 +291,39 @@ if follows then note = note .. " follow" end
 redis.call("SET", ended_of .. old_sid, note, "PX", note_lifetime)
 return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncounted) })
 
---- end: End sessions: those that are named, or up to AT_ONCE_MAX of a list.
--- KEYS: partition source?
--- ARGV: reason message began_by:number since:number kept_sids:list kept_users:list low high skipped:number sids...
--- `source` is the list. Then `low` and `high` are scores in it, and so many of the lowest are left out because they
--- stay; else `sids` are up to AT_ONCE_MAX. A reason of "" says that nobody is told: nobody has had these sessions. The
--- message is for their users to read.
--- Sessions stay that began after `began_by`, or were not seen since `since` (nil: none stays for that), and the kept.
--- Reply: how many sids it has dealt with; of a list, 1 if that was not all, and where to go on: the score, and how many
--- to leave out there; of named ones, the new sids of those that have got another key. See with_ended.
-local sids_kept, users_kept, scores, size = {}, {}, {}, 0
-for _, sid in ipairs(kept_sids) do sids_kept[sid] = true end
-for _, user_id in ipairs(kept_users) do users_kept[user_id] = true end
-if source then
-  local flat =
-    redis.call("ZRANGE", source, low, high, "BYSCORE", "LIMIT", skipped, AT_ONCE_MAX, "WITHSCORES")
-  for index = 1, #flat, 2 do
-    sids[#sids + 1] = flat[index]
-    scores[#scores + 1] = flat[index + 1]
-  end
+--- end_sids: End sessions that are named.
+-- KEYS: partition
+-- ARGV: reason message began_by:number since:number kept_sids:list kept_users:list sids...
+-- There are up to AT_ONCE_MAX `sids`. A reason of "" says that nobody is told: nobody has had these sessions. The message
+-- is for their users to read. Which sessions stay: see sort_out_ending.
+-- Reply: how many sids it has dealt with, and the new sids of those that have got another key. See with_ended.
+local ending, places, _, dealt_with = sort_out_ending(sids, began_by, since, kept_sids, kept_users)
+local count = remove_sessions(ending, reason ~= "" and reason, nil, false, message)
+if count < #ending then dealt_with = places[count + 1] - 1 end
+-- If all have ended now, none has moved, and no note needs to be read.
+local moved = {}
+for index = 1, ended[2] == count and 0 or count do
+  local sid = string.match(note_of(ending[index]), "^rotated (%S+)")
+  if sid then moved[#moved + 1] = sid end
 end
+return with_ended({ dealt_with, moved })
 
--- Of a guest's session it is known when it was seen and when its record was written, but not when it began.
-local function began_later(login_time, seen_at, record)
-  if login_time then return tonumber(login_time) > began_by end
-  return seen_at > began_by and written_at(record or "") > began_by
+--- end_range: End up to AT_ONCE_MAX sessions of a list, by their scores in it.
+-- KEYS: partition source
+-- ARGV: reason message began_by:number since:number kept_sids:list kept_users:list low high skipped:number
+-- `source` is the list, `low` and `high` are scores in it. So many of the lowest are left out, because they stay. The
+-- rest is as in `end_sids`.
+-- Reply: 1 if that was not all, else 0; and where to go on: the score, and how many to leave out there. See with_ended.
+local sids, scores = {}, {}
+local flat = redis.call("ZRANGE", source, low, high, "BYSCORE", "LIMIT", skipped, AT_ONCE_MAX, "WITHSCORES")
+for index = 1, #flat, 2 do
+  sids[#sids + 1] = flat[index]
+  scores[#scores + 1] = flat[index + 1]
 end
-
-local function is_kept(sid)
-  if sids_kept[sid] then return true end
-  if not began_by and not since and #kept_users == 0 then return false end
-  local seen_at = tonumber(last_seen(sid) or 0)
-  if since and seen_at < since then return true end
-  local login_time = redis.call("ZSCORE", online_user, sid)
-  local record = (#kept_users > 0 or not login_time) and redis.call("HGET", login, sid)
-  size = size + (record and #record or 0)
-  return began_by and began_later(login_time, seen_at, record) or users_kept[user_of(record)] or false
-end
-
-local ending, places, stays, dealt_with = {}, {}, {}, 0
-for place, sid in ipairs(sids) do
-  if size > BYTES_MAX then break end
-  dealt_with = place
-  stays[place] = is_kept(sid)
-  if not stays[place] then
-    ending[#ending + 1] = sid
-    places[#ending] = place
-  end
-end
+local ending, places, stays, dealt_with = sort_out_ending(sids, began_by, since, kept_sids, kept_users)
 local count = remove_sessions(ending, reason ~= "" and reason, nil, false, message)
 -- What has no record, or another one than the list says, is still there, and would come again.
-if source and count > 0 then redis.call("ZREM", source, unpack(ending, 1, count)) end
+if count > 0 then redis.call("ZREM", source, unpack(ending, 1, count)) end
 if count < #ending then dealt_with = places[count + 1] - 1 end
 
 -- Sessions that stay may be seen meanwhile, and move up. So the next call goes on from a score, and not from a rank.
@@ -304,11 +332,5 @@ local left_out = score and tonumber(score) == tonumber(low) and skipped or 0
 for place = 1, dealt_with do
   if stays[place] and scores[place] == score then left_out = left_out + 1 end
 end
--- If all that were named have ended now, none has moved, and no note needs to be read.
-local moved = {}
-for index = 1, (source or ended[2] == count) and 0 or count do
-  local sid = string.match(note_of(ending[index]), "^rotated (%S+)")
-  if sid then moved[#moved + 1] = sid end
-end
 local more = (dealt_with < #sids or #sids == AT_ONCE_MAX) and 1 or 0
-return with_ended({ dealt_with, more, score or "", left_out, moved })
+return with_ended({ more, score or "", left_out })

@@ -200,9 +200,9 @@ class _ListWalk:
         store, partition, name = self._lists[number]
         if self._end_by_sid is None:
             reply, ended = yield from in_store(
-                store, self._ending.of_list, partition, name, low, self._high, self._left_out
+                store, self._ending.call_end_range, partition, name, low, self._high, self._left_out
             )
-            _, more, score, self._left_out, _ = reply
+            more, score, self._left_out = reply
             self.position = number, score.decode(), ""
         else:
             entries, more = yield from in_store(store, self._read_beyond, partition, name, low, sid)

@@ -34,6 +34,7 @@ from django_redsess.transport.keys import (
 )
 from django_redsess.transport.partitions import batches
 from django_redsess.transport.replicas import Confirmation, EndedList, confirmation, replica_status
+from django_redsess.transport.scripts import Script
 from django_redsess.transport.steps import EndedSessions, Pipeline, ScriptCall, Steps
 
 
@@ -339,17 +340,18 @@ class Ending(NamedTuple):
     confirms: Confirmation | None = None
     by: str = ""
 
-    def of_sids(self, partition: Partition, sids: Sequence[str]) -> EndCall:
+    def call_end_sids(self, partition: Partition, sids: Sequence[str]) -> EndCall:
         """End up to 250 of ``sids``."""
-        return self._call(partition, scripts.END.keys(partition), sids=sids, low="", high="", skipped=None)
+        script = scripts.END_SIDS
+        return self._call(script, partition, script.keys(partition), sids=sids)
 
-    def of_list(self, partition: Partition, name: str, low: str, high: str, skipped: int) -> EndCall:
+    def call_end_range(self, partition: Partition, name: str, low: str, high: str, skipped: int) -> EndCall:
         """End up to 250 of a list, with scores from ``low`` to ``high``: those after the ``skipped`` lowest."""
-        keys = scripts.END.keys(partition, source=name)
-        return self._call(partition, keys, sids=(), low=low, high=high, skipped=skipped)
+        script = scripts.END_RANGE
+        return self._call(script, partition, script.keys(partition, source=name), low=low, high=high, skipped=skipped)
 
-    def _call(self, partition: Partition, keys: tuple[bytes, ...], **which: Any) -> EndCall:
-        args = scripts.END.arguments(
+    def _call(self, script: Script, partition: Partition, keys: tuple[bytes, ...], **which: Any) -> EndCall:
+        args = script.arguments(
             reason=self.reason or "",
             message=self.message,
             began_by=self.latest,
@@ -359,14 +361,7 @@ class Ending(NamedTuple):
             **which,
         )
         return ScriptCall(
-            partition,
-            scripts.END,
-            keys,
-            args,
-            _with_ended,
-            confirmation=self.confirms,
-            by=self.by,
-            message=self.message,
+            partition, script, keys, args, _with_ended, confirmation=self.confirms, by=self.by, message=self.message
         )
 
 
@@ -377,7 +372,7 @@ def end_by_sid(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> 
     With ``follow``, a session that has got another key is ended under its new sid.
     """
     ended: list[EndedSession] = []
-    confirms, named = ending.confirms, set(sids)
+    confirms, asked = ending.confirms, set(sids)
     if confirms is None and ending.reason is Reason.KICKED:
         confirms = confirmation()
     ending = ending._replace(confirms=confirms)
@@ -385,13 +380,13 @@ def end_by_sid(sids: Sequence[str], ending: Ending, *, follow: bool = False) -> 
         others: list[str] = []
         for partition, batch in batches(sids):
             while batch:
-                (dealt_with, *_, moved), gone = yield from ending.of_sids(partition, batch)
+                (dealt_with, moved), gone = yield from ending.call_end_sids(partition, batch)
                 ended += gone
                 others += [sid.decode(errors="replace") for sid in moved]
                 batch = batch[dealt_with:]
         # Foreign notes may point in a circle.
-        sids = [sid for sid in others if is_sid(sid) and sid not in named] if follow else []
-        named.update(sids)
+        sids = [sid for sid in others if is_sid(sid) and sid not in asked] if follow else []
+        asked.update(sids)
     return EndedList(ended, **replica_status(confirms))
 
 

@@ -272,7 +272,7 @@ def test_lost_replies(end, hang: bool, servers, alice, sid, settings, confirm_wi
         assert [each.sid for each in ended] == [sid]
         assert (ended.confirmed_by, ended.may_return) == (0, True)
         # The script is sent again, and ends what is gone.
-        proxy.lose_reply(scripts.END.digest, hang=hang)
+        proxy.lose_reply(scripts.END_SIDS.digest, hang=hang)
         ended = end(str(other.sid))
         assert ended == []
         assert (ended.confirmed_by, ended.may_return) == (1, False)

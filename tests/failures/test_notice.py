@@ -82,7 +82,7 @@ def test_an_end_before_a_fault_is_told_in_it_or_after_it(browser, alice, own_ser
 @pytest.mark.django_db
 def test_an_end_whose_reply_was_lost_is_told_as_it_was_first(browser, alice, proxy) -> None:
     browser.sign_in(alice)
-    proxy.lose_reply(scripts.END.digest)
+    proxy.lose_reply(scripts.END_SIDS.digest)
     # Repeated, it finds nothing any more.
     assert online.end(browser.sid, message="Bye.") == []
     assert proxy.lost == 1

@@ -48,4 +48,4 @@ def rotating(store: Store, old: str, name: str, user: str = "", **other: Any) ->
 
 def ending(**other: Any) -> dict[str, Any]:
     nobody = {"kept_sids": (), "kept_users": (), "began_by": None, "since": None}
-    return {"reason": "kicked", "message": "", **nobody, "low": "", "high": "", "skipped": None, "sids": (), **other}
+    return {"reason": "kicked", "message": "", **nobody, **other}

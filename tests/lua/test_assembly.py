@@ -35,7 +35,7 @@ def test_a_name_that_is_missing_or_unknown_is_a_type_error_that_names_the_script
 
 
 def test_a_script_may_end_sessions_where_it_replies_what_has_ended() -> None:
-    assert scripts.END.ends
+    assert scripts.END_SIDS.ends
     assert all(
         ("remove_sessions(" in script.text) == ("with_ended(" in TEXTS[script.name]) for script in scripts.all_scripts()
     )
@@ -48,4 +48,4 @@ def test_no_script_begins_to_write_and_then_misses_a_key_while_a_slot_moves_key_
     # create_fast declares the list of a user, which it writes.
     assert declare_all & make_names <= {"create_fast"}
     assert {"create_fast", "save_fast", "prolong", "count_view", "agreement"} <= declare_all
-    assert not {"end", "save", "rotate", "create", "page", "expire"} & declare_all
+    assert not {"end_sids", "end_range", "save", "rotate", "create", "page", "expire"} & declare_all

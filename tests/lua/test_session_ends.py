@@ -86,8 +86,8 @@ def test_end_takes_sessions_out_of_every_key_and_leaves_a_note_to_users(store) -
     store.add("b")
     store.client.zadd(store.partition.viewed_by(store.sid("a")), {"lamp": store.now})
     sids = [store.sid(name) for name in ("a", "b", "nobody")]
-    result, ended = store.run_ending(scripts.END, **ending(message="Bye.", sids=sids))
-    assert (result, ended) == ([3, 0, b"", 0, []], {"kicked": 2})
+    result, ended = store.run_ending(scripts.END_SIDS, **ending(message="Bye.", sids=sids))
+    assert (result, ended) == ([3, []], {"kicked": 2})
     assert store.note("a").startswith("kicked ")
     assert store.note("a").endswith(" Bye.")
     assert set(store.content()) == {store.partition.ended_of(store.sid("a")), store.partition.totals}
@@ -105,7 +105,7 @@ def test_end_leaves_who_is_to_stay(store, other: dict[str, Any], left: list[str]
     store.add("a", "7", login=1000, seen=1000)
     store.add("b", "8", login=10, seen=10)
     given = {name: store.now + value if isinstance(value, int) else value for name, value in other.items()}
-    _, ended = store.run_ending(scripts.END, **{**ending(sids=[store.sid("a"), store.sid("b")]), **given})
+    _, ended = store.run_ending(scripts.END_SIDS, **{**ending(sids=[store.sid("a"), store.sid("b")]), **given})
     assert ended == {"kicked": 1}
     assert store.names(store.partition.login) == left
 
@@ -113,7 +113,7 @@ def test_end_leaves_who_is_to_stay(store, other: dict[str, Any], left: list[str]
 @pytest.mark.parametrize(("began_by", "stays"), [(-5000, True), (-500, False)])
 def test_end_knows_of_a_guest_when_the_record_was_written(store, began_by: int, stays: bool) -> None:
     store.add("a")
-    store.run(scripts.END, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
+    store.run(scripts.END_SIDS, **ending(sids=[store.sid("a")], began_by=store.now + began_by))
     assert store.names(store.partition.login) == ["a"] * stays
 
 
@@ -124,5 +124,15 @@ def test_end_stops_where_records_have_too_many_bytes(
     for name in ("a", "b", "c"):
         store.add(name, "7", size=700_000)
     sids = [store.sid(name) for name in ("a", "b", "c")]
-    result, ended = store.run_ending(scripts.END, **ending(sids=sids, kept_users=kept_users))
-    assert (result[:2], ended.get("kicked", 0)) == ([dealt_with, 1], count)
+    result, ended = store.run_ending(scripts.END_SIDS, **ending(sids=sids, kept_users=kept_users))
+    assert (result, ended.get("kicked", 0)) == ([dealt_with, []], count)
+
+
+def test_a_range_goes_on_behind_those_that_stay(store) -> None:
+    for place, name in enumerate("abc"):
+        store.add(name, "7", seen=place // 2)
+    given = ending(source=store.partition.recent, low="-inf", high="+inf", skipped=0, kept_sids=[store.sid("b")])
+    (more, score, left_out), ended = store.run_ending(scripts.END_RANGE, **given)
+    assert (more, left_out, ended) == (0, 1, {"kicked": 2})
+    assert float(score) == store.client.zscore(store.partition.recent, store.sid("b"))
+    assert store.names(store.partition.recent) == ["b"]

@@ -64,7 +64,7 @@ def test_a_script_is_named(traces: Traces, new_session) -> None:
     found = [
         (span.attributes["db.operation.name"], span.attributes["db.stored_procedure.name"]) for span in traces.spans
     ]
-    assert found == [("EVALSHA", "save_fast"), ("EVALSHA", "end")]
+    assert found == [("EVALSHA", "save_fast"), ("EVALSHA", "end_sids")]
 
 
 def test_a_duration_is_measured_for_each_operation(traces: Traces, new_session) -> None:
