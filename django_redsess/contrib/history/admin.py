@@ -229,7 +229,7 @@ class SignInAdmin(pages.ListAdmin):
         return access if access is not None and access.may_end() else None
 
     def _end_context(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
-        """Return the link that ends what is listed, and how many sessions it asks about. Nothing without such a link."""
+        """Return the link that ends what is listed, and how many sessions it asks about; nothing without a link."""
         if not (_is_narrowed(changelist) and changelist.result_count and self._access_to_end(request)):
             return {}
         query = QueryDict(_list_query(request), mutable=True)
