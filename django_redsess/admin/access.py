@@ -1,4 +1,4 @@
-"""Who may see and end which sessions, and who may see and deactivate which users: as pages and the JSON API ask."""
+"""What an administrator may do with sessions and users: the pages of the admin and the JSON API ask this module."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from django_redsess.session.store import user_id_of
 if TYPE_CHECKING:
     from django_redsess.admin.sessions import OnlineSessionAdmin
 
-CHECKED_MAX = 1000  # More sessions of a user, or of superusers, are not read one by one.
+CHECKED_MAX = 1000  # If a user, or superusers, have more sessions, these are not read one by one.
 
 
 class Access:
     """
     What the administrator of ``request`` may do with sessions.
 
-    ``admin`` is an ``OnlineSessionAdmin``. It asks the rules of the site. A subclass may have rules of its own.
+    ``admin`` is an ``OnlineSessionAdmin``, which asks the rules of the site, or a subclass with its own rules.
     """
 
     def __init__(self, admin: OnlineSessionAdmin, request: HttpRequest) -> None:
@@ -44,29 +44,29 @@ class Access:
         return getattr(self.request.session, "stored_sid", None)
 
     def sessions(self) -> SessionQuerySet:
-        """Return the sessions of ``get_queryset()``: those that the administrator may see, without guests'."""
+        """Return the signed-in sessions that the administrator may see, by ``get_queryset()``."""
         return cast(SessionQuerySet, self.admin.get_queryset(self.request))
 
     @cached_property
     def _listed(self) -> SessionQuerySet:
-        # Asked once: get_queryset() of a site may query a database. Nothing is read by this one.
+        # Only its conditions are used. They are asked for once: get_queryset() of a site may query a database.
         return self.sessions()
 
     def look_up(self, *sids: str) -> list[OnlineSession]:
-        """Return those of the sessions ``sids`` that the administrator may see, guests' too."""
+        """Return the sessions with these ``sids`` that the administrator may see, guests' sessions too."""
         found = self.sessions().with_guests().filter(sid__in=sids)
         return [session for session in found if self.may_see(session)]
 
     def may_see(self, session: OnlineSession | None = None) -> bool:
-        """Tell whether the administrator may see ``session``. Without it: sessions at all."""
+        """Tell whether the administrator may see ``session``; for None, whether they may see any sessions."""
         return self.admin.has_view_permission(self.request, session)
 
     def may_end(self, session: OnlineSession | None = None) -> bool:
-        """Tell whether the administrator may end ``session``. Without it: sessions at all."""
+        """Tell whether the administrator may end ``session``; for None, whether they may end any sessions."""
         return self.admin.has_end_permission(self.request, session)
 
     def may_end_other(self, session: OnlineSession) -> bool:
-        """Tell whether the administrator may see and end ``session``, and is not working in it."""
+        """Tell whether the administrator may see and end ``session``, and it is not the present one."""
         return self.may_see(session) and self.may_end(session) and session.sid != self.own_sid
 
     def may_end_everyones(self) -> bool:
@@ -74,7 +74,7 @@ class Access:
         return self.admin.has_end_all_permission(self.request)
 
     def require_end(self) -> None:
-        """Raise PermissionDenied if the administrator may not see and end sessions at all."""
+        """Raise PermissionDenied unless the administrator may see and end sessions."""
         if not (self.may_end() and self.may_see()):
             raise PermissionDenied
 
@@ -86,16 +86,15 @@ class Access:
     @property
     def asks_each(self) -> bool:
         """Whether a rule in Python is asked about each session of a long list."""
-        # A script can't apply a subclass's rules for single sessions. It does apply what get_queryset() leaves out.
+        # A script applies the conditions of get_queryset(). It can't apply a rule in Python.
         return self.admin.ends_by_own_rule or self.admin.sees_by_own_rule or rules().asks_each
 
     def protected_users(self) -> list[str]:
-        """Return the ids of users whose sessions the administrator may not end. A subclass's rule needs none."""
+        """Return the ids of users whose sessions the administrator may not end: none if a subclass has its own rule."""
         return [] if self.admin.ends_by_own_rule else list(rules().protected_users(self.request.user))
 
     def are_everyones(self, matching: SessionQuerySet) -> bool:
-        """Tell whether ``matching`` are all sessions that the administrator sees: no search and no filter."""
-        # Guests may come with them.
+        """Tell whether ``matching`` has no search and no filter, except that guests may be included."""
         whole, asked = self._listed.session_filter, matching.session_filter
         same = asked._replace(guests=whole.guests) == whole and (asked.guests != "only" or whole.guests == "only")
         return same and matching.sids is None
@@ -106,7 +105,7 @@ class Access:
 
         ``user`` is None for a deleted user. A rule that decides about a session is asked about one that is not stored.
         """
-        # get_queryset() of a subclass may leave out some of them.
+        # get_queryset() of a subclass may leave out some sessions of the user.
         if not keeps_all_of(self._listed, user_id):
             return False
         if not (self.asks_each or rules().ends_by_own_rule):
@@ -115,7 +114,11 @@ class Access:
         return self.may_see(session) and self.may_end(session)
 
     def may_end_all_of(self, user: AbstractBaseUser) -> bool:
-        """Tell whether the administrator may see and end all sessions of ``user``. Of more than 1 000: False."""
+        """
+        Tell whether the administrator may see and end all sessions of ``user``.
+
+        False if more than 1 000 sessions would have to be checked one by one.
+        """
         user_id = user_id_of(user)
         if not self.may_end_new_of(user_id, user):
             return False
@@ -128,20 +131,20 @@ class Access:
 
 
 def access_to_sessions(request: HttpRequest, site: AdminSite) -> Access | None:
-    """Return what the administrator may do by the admin of sessions in ``site``. None without it, or without a view."""
+    """Return the access by the admin of sessions in ``site``; None if there is none, or it shows no sessions."""
     admin = site._registry.get(OnlineSession)
     access = None if admin is None else Access(cast("OnlineSessionAdmin", admin), request)
     return access if access is not None and access.may_see() else None
 
 
 def users_admin(request: HttpRequest, site: AdminSite) -> admin.ModelAdmin[Any] | None:
-    """Return the admin of users if the administrator may see users there, else None."""
+    """Return the admin of users in ``site``, or None if the administrator may not see users there."""
     found = site._registry.get(get_user_model())
     return found if found is not None and found.has_view_or_change_permission(request) else None
 
 
 def visible_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
-    """Fetch those of the users with these primary keys whom the administrator may see in the admin of users."""
+    """Fetch the users with these primary keys whom the administrator may see in the admin of users."""
     of_users = users_admin(request, site)
     if of_users is None:
         return {}
@@ -153,10 +156,10 @@ def hidden_users(
     request: HttpRequest, site: AdminSite, user_ids: set[str], users: Mapping[str, AbstractBaseUser]
 ) -> set[str]:
     """
-    Return those of ``user_ids`` whom a rule in the admin of users hides from the administrator. Without a rule: none.
+    Return which of ``user_ids`` a rule in the admin of users hides from the administrator.
 
-    A rule is a ``get_queryset()`` of its own, or, for administrators who may see users, the permission to see a single
-    one. ``users`` are those who exist, by primary key.
+    A rule is its own ``get_queryset()``, or, for administrators who may see users, the permission to see a single user.
+    ``users`` are the users who exist, by primary key.
     """
     of_users = site._registry.get(get_user_model())
     if of_users is None:
@@ -177,10 +180,10 @@ def leaves_out_users(of_users: admin.ModelAdmin[Any]) -> bool:
 
 def named_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
     """
-    Fetch those of the users with these primary keys whose names the administrator reads on our pages.
+    Fetch the users with these primary keys whose names the administrator reads on our pages.
 
-    These are all but those whom a rule in the admin of users hides, see :func:`hidden_users`. Who may not open that
-    admin reads names nevertheless, as in the list of sessions: a support team needs them.
+    A user whom a rule hides is left out: see :func:`hidden_users`. Administrators who may not open the admin of users
+    read names nevertheless, as in the list of sessions: a support team needs them.
     """
     users = users_by_id(user_ids)
     hidden = hidden_users(request, site, user_ids, users)
@@ -195,9 +198,10 @@ def may_change_users(request: HttpRequest, site: AdminSite) -> bool:
 
 def user_to_deactivate(access: Access, user_id: str) -> AbstractBaseUser | None:
     """
-    Return the user whose account the administrator may deactivate, and all of whose sessions they may end, else None.
+    Return the user with this primary key if the administrator may deactivate the account, else None.
 
-    They may deactivate it if the rules of this site say so, and the user's page would let them change "active".
+    The rules of this site have to allow it, the user's page has to let them change "active", and they have to be
+    allowed to end all sessions of the user.
     """
     request, users = access.request, access.site._registry.get(get_user_model())
     user: Any = users.get_object(request, user_id) if users is not None else None
@@ -205,6 +209,6 @@ def user_to_deactivate(access: Access, user_id: str) -> AbstractBaseUser | None:
         return None
     if not users.has_change_permission(request, user):
         return None
-    # The form leaves out read-only fields, and those that the page does not show to this administrator.
+    # The form leaves out fields that are read-only or hidden for this administrator.
     form = users.get_form(request, user, change=True)
     return user if "is_active" in form.base_fields and access.may_end_all_of(user) else None

@@ -1,4 +1,4 @@
-"""Blocks in the admin: who may block whom there, and the page of users who are blocked."""
+"""Blocks in the admin: who may block whom, and the page of blocked users."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOURS = {
     "24": gettext_lazy("End, and block for a day"),
     "168": gettext_lazy("End, and block for a week"),
 }
-"""For how many hours a button blocks, and what it says."""
+"""The texts of the buttons that block, by hours."""
 
 HOURS_WITHOUT_END = {
     "1": gettext_lazy("Block for an hour"),
@@ -40,9 +40,9 @@ PER_PAGE = 100
 
 def users_with_shown_block(access: Access, user_ids: set[str]) -> dict[str, AbstractBaseUser | None]:
     """
-    Return those of the users whose blocks the administrator may see, by primary key. None stands for a deleted user.
+    Return the users among ``user_ids`` whose blocks the administrator may see, by primary key. A deleted user is None.
 
-    The rules of this site decide, and those of its own admin of users and of sessions.
+    The rules of this site are asked, and the admin of users and of sessions.
     """
     request, may_see_block = access.request, rules().may_see_block
     if not may_see_block(request.user):
@@ -55,27 +55,27 @@ def users_with_shown_block(access: Access, user_ids: set[str]) -> dict[str, Abst
 
 
 def user_to_unblock(access: Access, user_id: str) -> AbstractBaseUser | None:
-    """Return the user with this primary key if the administrator may lift a block of the user, else None."""
+    """Return the user with this primary key if the administrator may lift the user's block, else None."""
     user = users_with_shown_block(access, {user_id}).get(user_id)
     return user if user is not None and rules().may_block(access.request.user, user) else None
 
 
 def user_to_block(access: Access, user_id: str) -> AbstractBaseUser | None:
-    """Return the user whom the administrator may block, and all of whose sessions they may end, else None."""
+    """Return the user if the administrator may block the user and end all of the user's sessions, else None."""
     user = user_to_unblock(access, user_id)
     return user if user is not None and access.may_end_all_of(user) else None
 
 
 ASKED = "asked"
-"""The field of a form that lifts a block: it stands on the page that asks whether to end sessions."""
+"""The field of the form that lifts a block on the page that asks whether to end sessions."""
 
 
 class ShownBlock(NamedTuple):
     """
     A block as a page shows it.
 
-    ``text`` says until when, with the message. ``user`` is the name. ``fields`` are the hidden fields of the form that
-    lifts it, and none if the administrator may not.
+    ``text`` has its end and message. ``user`` is the user's name. ``fields`` are the hidden fields of the form that
+    lifts it; empty if the administrator may not lift it.
     """
 
     text: str
@@ -85,10 +85,9 @@ class ShownBlock(NamedTuple):
 
 def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str] | None = None) -> ShownBlock | None:
     """
-    Return the block of ``user`` as a page shows it. None for no block, and for who may not see it.
+    Return the block of ``user`` as a page shows it; None if there is none, or the administrator may not see it.
 
-    ``fields`` tell the form that lifts it where to return to, see :func:`unblock_view`: to the page of the request, if
-    they are None.
+    ``fields`` say where the form that lifts it returns to: see :func:`unblock_view`. The default is the present page.
     """
     user_id = user_id_of(user)
     if not users_with_shown_block(access, {user_id}) or (block := online.block_of(user)) is None:
@@ -108,12 +107,12 @@ def lift_user_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
 
 
 def block_buttons(user_id: str, *, ends: bool) -> list[tuple[str, str]]:
-    """Return the values of the buttons that block this user, and their texts. ``ends`` says that sessions end."""
+    """Return values and texts of the buttons that block this user. ``ends``: the texts say that sessions end."""
     return [(f"{hours} {user_id}", str(text)) for hours, text in (HOURS if ends else HOURS_WITHOUT_END).items()]
 
 
 def parse_button(value: str) -> tuple[timedelta, str]:
-    """Return for how long, and the primary key of the user, of a button. Raises PermissionDenied for another value."""
+    """Return how long the button with this value blocks, and the user's primary key. Else raise PermissionDenied."""
     hours, _, user_id = value.partition(" ")
     if hours not in HOURS:
         raise PermissionDenied
@@ -156,7 +155,7 @@ def unblock_view(access: Access) -> HttpResponse:
     """
     Lift the block of one user, and return to where the button was pressed.
 
-    That is the page of blocked users, unless the form has what :func:`pages.return_page_of` reads, or ``ASKED``.
+    This is the page of blocked users, unless the form names another one: see :func:`pages.return_page_of`, ``ASKED``.
     """
     request, site = access.request, access.site
     if not (rules().may_block(request.user) and access.may_see()):
@@ -187,7 +186,7 @@ def _to_lift(request: HttpRequest, user: AbstractBaseUser | None) -> ShownBlock 
 
 
 def _blocker_name(access: Access, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str) -> str:
-    # As of who has ended a session: a user whom a rule hides is named by the key.
+    # A user whom a rule hides is named by the key, as where sign-ins say who ended a session.
     if user_id in hidden:
         return name_among({}, user_id)
     return _user_html(access, users, user_id) if user_id else ""

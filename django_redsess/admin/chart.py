@@ -1,7 +1,7 @@
 """
-How many were active and signed in: the picture above the list of sessions, and a page for a day, a week or a month.
+Charts of how many were active and signed in: above the list of sessions, and a page for a day, a week or a month.
 
-The chart is SVG in the page, without scripts or files. It can be read without colours.
+A chart is SVG in the page, without scripts or files. It can be read without colours.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Plot(NamedTuple):
     height: int
     now: datetime
 
-    # Coordinates are text: a template would format numbers for the language, as 12,5 or 1.000.
+    # Coordinates are text: a template would format numbers for the language, as "12,5" or "1.000".
     def x(self, at: datetime, *, width: int = WIDTH) -> str:
         return f"{(at - self.start) / (self.end - self.start) * width:.1f}"
 
@@ -73,8 +73,7 @@ class _Plot(NamedTuple):
     def runs(self, counts: Sequence[_Count]) -> Iterator[list[_Count]]:
         """Split the counts at gaps, and thin out each part."""
         starts = [i for i in range(1, len(counts)) if self._is_gap(counts[i - 1].at, counts[i].at)]
-        # Of each five minutes of a day, only the highest count is drawn: a peak is never lost, a short dip may be. All
-        # counts would take 50 kB.
+        # All counts would take 50 kB. For each five minutes of a day, the highest count is drawn: no peak is lost.
         seconds = (self.end - self.start).total_seconds() / POINTS_MAX
         for start, end in zip([0, *starts], [*starts, len(counts)], strict=True):
             parts = groupby(counts[start:end], key=lambda count: count.at.timestamp() // seconds)
@@ -104,7 +103,7 @@ def draw(
     """
     start, end = day or (now.at - timedelta(hours=hours), now.at)
     sampled = [sample for sample in samples if start <= sample.at <= end]
-    # In less time, there is but a dot.
+    # The line would be a dot.
     if not sampled or sampled[-1].at - sampled[0].at < (end - start) / POINTS_MAX:
         return ""
     points = sampled if day else [*sampled, now]
@@ -149,7 +148,7 @@ def title_of(hours: int, day: tuple[datetime, datetime] | None) -> str:
 
 
 def counts_heading(signed_in: int, active: int) -> str:
-    """Return how many are signed in, and how many of them are active, as the heading of a page."""
+    """Return the heading of a page: how many are signed in, and how many of them are active."""
     shown = {
         "signed_in": ngettext("%(count)s signed in", "%(count)s signed in", signed_in)
         % {"count": shown_number(signed_in)},
@@ -183,7 +182,7 @@ def _times(plot: _Plot, pixels: float) -> list[tuple[datetime, str]]:
     room = pixels / (SPACE + CHARACTER * max((len(label) for _, label in full), default=0))
     steps = (1, 2, 3, 4, 6, 12, 24) if hourly else (24, 48, 96, 192, 288)
     every = next((every for every in steps if span / timedelta(hours=every) <= room), steps[-1])
-    # At the ends of the axis, half of a label would be cut off.
+    # A label at an end of the axis would be cut in half.
     ends = span * 0.04
     within = [each for each in full if plot.start + ends < each[0] < plot.end - ends]
     return [(at, label) for at, label in within if (at.toordinal() * 24 + at.hour) % every == 0]
@@ -225,12 +224,12 @@ DAYS_KEPT = KEPT_SECONDS // (24 * 3600)
 
 def list_head(request: HttpRequest) -> dict[str, Any]:
     """
-    Return what stands above the list: the time of its data, the small picture, and its numbers of ``now``.
+    Return what stands above the list: the time of its data, the small chart, and the numbers of ``now``.
 
-    Call it after the list was counted, which removes due sessions: so both numbers agree.
+    Call it after the list was counted, which removes due sessions. Then both numbers agree.
     """
     picture, at, now = "", known_server_time(), None
-    # Above the results of a search or filter there is no picture: it would be of all sessions.
+    # Results of a search or filter have no chart above them: it would show all sessions.
     if set(request.GET) <= {ORDER_VAR}:
         samples, now = samples_until_now()
         picture, at = draw(samples, now, small=True), now.at
@@ -249,7 +248,7 @@ def numbers_view(access: Access) -> HttpResponse:
     bounds = (times.midnight(day), times.midnight(day + timedelta(days=1)) - timedelta(milliseconds=1)) if day else None
     samples, now = samples_until_now(hours=hours, day=bounds)
     earlier, by_day = (day or today) - timedelta(days=1), not day and name != "day"
-    # Of a day that is over, nobody who is here now is part.
+    # A past day does not include the present numbers.
     counted = [*samples, now] if samples and (not day or day == today) else samples
     name_of_page = gettext("Online over time")
     context = {
@@ -279,7 +278,7 @@ def _day_asked_for(text: str, today: date) -> date | None:
 
 
 def _table_rows(samples: Sequence[Sample | Present], *, by_day: bool, today: date) -> list[dict[str, Any]]:
-    """Return the most and the fewest of each day, or of each hour; the latest first. Hours of another day name it."""
+    """Return the highest and lowest counts of each day or hour, the latest first. Hours of another day name the day."""
     rows = []
     timed = [(timezone.localtime(sample.at), sample) for sample in samples]
     for _, part in groupby(timed, key=lambda each: each[0].strftime("%Y%m%d" if by_day else "%Y%m%d%H%z")):

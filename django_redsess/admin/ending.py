@@ -1,4 +1,4 @@
-"""Ending sessions in the admin: the view that ends them, and what it says of it."""
+"""Ending sessions in the admin: the view that ends them, and its messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from django_redsess.responses import unavailable_response
 from django_redsess.session.store import user_id_of
 from django_redsess.signals import EndedSession
 
-END_MAX = 50_000  # After so many sessions a request stops, and asks about the others.
+END_MAX = 50_000  # After so many sessions, a request stops and asks about the rest.
 END_SECONDS = 5.0  # After so long a request stops, too.
 NAMES_MAX = 3  # A message names so many users.
 
@@ -65,14 +65,14 @@ def end_view(access: Access) -> HttpResponse:
     try:
         return end(access, form)
     except SessionStoreUnavailable as error:
-        # No error that would leave this view: with ATOMIC_REQUESTS, it would undo the lines in the histories.
+        # With ATOMIC_REQUESTS, an error that leaves the view would undo the lines in the histories.
         return unavailable_response(access.request, error)
 
 
 def _end_chosen(access: Access, form: EndForm) -> HttpResponse:
     data, own_sid = form.cleaned_data, access.own_sid
     chosen = dict.fromkeys(data["sids"].split()[:SIDS_MAX])
-    # A session may have got another sid since the page was shown, the administrator's own too.
+    # A session may have got another sid since the page was shown. So may the administrator's own.
     current = [session.sid for session in online.find(list(chosen), follow=True)]
     found = {session.sid: session for session in access.look_up(*current)}
     if include_other_own(access, found.values()) and (question := _ask_for_password(access)):
@@ -96,11 +96,11 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
         return question
     is_counted = data["latest"] is not None and (data["number"] is not None or matching.found_sids is None)
     if not is_counted or matching.sids is not None:
-        # This form is not from our page, or the query now means something else.
+        # The form is not from our page, or the query now means something else.
         return ask_before_end(access, {**data, "position": ""})
     if access.are_everyones(matching) and not access.may_end_everyones():
         raise PermissionDenied
-    # The message about one session names its browser. A second row may be the administrator's own, which stays.
+    # A message about a single session names its browser. The second row may be the own session, which stays.
     rows = {session.sid: session for session in matching[:2]} if data["number"] == 1 else {}
     work = _work(access, matching, data["message"], data["latest"], limit=data["number"], position=data["position"])
     with log_entries.saving_ends(access.request, data["message"], data["note"]) as done:
@@ -108,7 +108,7 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
         work.end_within(seconds=END_SECONDS, limit=END_MAX)
         is_over = work.done or not count_to_end(access, data["query"])
         if is_over:
-            # Only sessions that stay may be left.
+            # Let it see that nothing is left to end.
             work.end_within()
         replicas = work.confirmed_by
         if is_over and data["own"]:
@@ -117,8 +117,8 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
             replicas = least_confirmed(replicas, batch.confirmed_by)
     if not is_over:
         _report_ended(access, _text_of(access, ended, rows), replicas)
-        # Where a rule in Python is asked, the next request goes on where this one stopped. Others begin again: what has
-        # ended is in no list.
+        # A rule in Python may keep more sessions than a request can read, so the next one goes on where this one
+        # stopped. Without such a rule it begins anew: ended sessions are in no list.
         position = ":".join(map(str, work.position)) if access.asks_each else ""
         return ask_before_end(access, {**data, "position": position})
     _sign_out_if_own(access, ended)
@@ -159,12 +159,12 @@ def end_found(
     """
     End those of the sessions ``found`` that the administrator may end, and save that in the users' histories.
 
-    The users read ``message``. Only the histories have ``note``. Return their sids, and the sessions that were there.
-    If the request's own is one of these, it is signed out.
+    Users read ``message``. Only the histories have ``note``. Return the sids that were to end, and the sessions that
+    have ended. If the request's own session is one of them, the administrator is signed out.
     """
     superusers = access.protected_users()
     sids = [session.sid for session in found if access.may_end(session)]
-    # A guest may sign in as a superuser meanwhile: the script looks again.
+    # A guest may have signed in as a superuser meanwhile: the script checks again.
     with log_entries.saving_ends(access.request, message, note):
         ended = online.end(*sids, message=message, keep_users=superusers)
     _sign_out_if_own(access, ended)
@@ -173,16 +173,16 @@ def end_found(
 
 def end_sessions_of_user(access: Access, user_id: str, message: str, note: str = "") -> EndedList:
     """
-    End the sessions of a user that the administrator may end, but for the request's own, and save that.
+    End the sessions of a user that the administrator may end, except the request's own. Save that in the history.
 
-    ``message`` and ``note`` are as in :func:`end_found`. Raises PermissionDenied if the user is protected, as
-    superusers are from all others.
+    ``message`` and ``note`` are as in :func:`end_found`. Raises PermissionDenied if the user is protected: by default,
+    superusers are protected from all others.
     """
     if user_id in access.protected_users():
         raise PermissionDenied("You may not end the sessions of this user.")
     matching = access.sessions().of_users([user_id])
     if matching.sids is not None:
-        # The site's own list names its sessions, or has guests only.
+        # get_queryset() of the site names sids, or has guests only.
         _, ended = end_found(access, filter(access.may_end_other, matching), message, note)
         return ended
     _, latest = count_with_time(matching.session_filter)
@@ -196,8 +196,8 @@ def block_user_until(
     """
     Block ``user``, end all sessions of the user, and save both in the user's history.
 
-    See :func:`blocking.user_to_block` for who may be blocked. Only the history has ``note``. The other arguments and
-    the errors are those of :func:`django_redsess.online.block`.
+    Ask :func:`blocking.user_to_block` first. Only the history has ``note``. For the other arguments and the errors, see
+    :func:`django_redsess.online.block`.
     """
     with log_entries.saving_ends(access.request, message, note) as done:
         try:
@@ -208,7 +208,7 @@ def block_user_until(
 
 
 def _deactivate(access: Access, form: EndForm) -> HttpResponse:
-    """Ask once more. Then deactivate the account, end all sessions of its user, and say so."""
+    """Ask once more. Then deactivate the account, and end all sessions of its user."""
     data = form.cleaned_data
     user = user_to_deactivate(access, data["deactivate"])
     if user is None:
@@ -230,7 +230,7 @@ def _deactivate(access: Access, form: EndForm) -> HttpResponse:
 
 
 def _block_and_end(access: Access, form: EndForm) -> HttpResponse:
-    """Block the user, end all sessions of the user, and say so."""
+    """Block the user, and end all sessions of the user."""
     time, user_id = blocking.parse_button(form.cleaned_data["block"])
     data, user = form.cleaned_data, blocking.user_to_block(access, user_id)
     if user is None:
@@ -244,18 +244,18 @@ def _block_and_end(access: Access, form: EndForm) -> HttpResponse:
     return redirect_back(access)
 
 
-# Other sessions of the administrator's own end after the password was given again. Otherwise a copied cookie of a
-# member of staff would end here what it can't on the self-service pages.
+# An administrator enters the password again to end other sessions of their own. Otherwise a copied cookie could end
+# sessions here that it can't end on the self-service pages.
 
 
 def include_other_own(access: Access, sessions: Iterable[OnlineSession]) -> bool:
-    """Tell whether any of ``sessions`` is the administrator's own, and not the present one."""
+    """Tell whether any of ``sessions`` is another session of the administrator than the present one."""
     user: Any = access.request.user
     return any(is_own_session(user, session) and session.sid != access.own_sid for session in sessions)
 
 
 def match_other_own(access: Access, matching: SessionQuerySet) -> bool:
-    """Tell whether any of the sessions that match, at any time, is the administrator's own, and not the present one."""
+    """Tell whether another session of the administrator than the present one matches, whenever it was last seen."""
     user: Any = access.request.user
     asked, user_id = matching.session_filter, user_id_of(user)
     if asked.guests == "only" or (asked.user_ids is not None and user_id not in asked.user_ids):
@@ -267,7 +267,7 @@ def match_other_own(access: Access, matching: SessionQuerySet) -> bool:
 
 
 def _ask_for_password(access: Access) -> HttpResponse | None:
-    """Return the page that asks for the password, if it must. Its form repeats the request, with the password."""
+    """Return the page that asks for the password; None if it need not. Its form repeats the request."""
     request, user = access.request, cast(Any, access.request.user)
     form = reauthentication.ask_password(request, user)
     if form is None:
@@ -287,17 +287,17 @@ def _ask_for_password(access: Access) -> HttpResponse | None:
 
 def _sign_out_if_own(access: Access, ended: Sequence[EndedSession]) -> None:
     if access.own_sid in {session.sid for session in ended}:
-        # Messages may be kept in the session. They would be saved to one that has ended.
+        # Messages may be kept in the session: they would be saved to an ended one.
         access.request.session.flush()
 
 
 def _text_of(access: Access, ended: Sequence[EndedSession], rows: Mapping[str, OnlineSession]) -> SafeString:
-    # An administrator who ended their own session reads this on the sign-in page: it names nobody.
+    # After the end of the own session, the sign-in page shows this: it must name nobody.
     return count_text(len(ended)) if access.own_sid is None else ended_text(ended, rows)
 
 
 def _report_ended(access: Access, text: SafeString, replicas: int | None) -> None:
-    """Say what has ended, in ``text``, with a warning if too few replicas have it."""
+    """Show ``text`` as a message, as a warning if too few replicas have the ends."""
     if text:
         told = format_html("{} {}", text, labels.confirmation_text(replicas)) if replicas is not None else text
         messages.add_message(

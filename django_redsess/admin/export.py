@@ -1,4 +1,4 @@
-"""Lists as CSV or JSON files, and that of sessions as one."""
+"""Exports as CSV or JSON files: what lists share, and the export of sessions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from django_redsess.online.fields import ExportedRow, csv_row, exported_row
 from django_redsess.online.labels import known_server_day
 from django_redsess.querysets import SessionQuerySet
 
-AT_ONCE = 1000  # So many sessions are written at a time.
+AT_ONCE = 1000  # Sessions are written in batches of so many.
 
 BYTE_ORDER_MARK = "\ufeff"  # Without it, Excel reads a CSV file in the code page of the system, and garbles names.
 
 CUT_OFF = b"INCOMPLETE: an error has cut off this file.\r\n"
-"""The last row of a CSV file that is not whole. A JSON file has no end then."""
+"""The last row of an incomplete CSV file. An incomplete JSON file has no closing bracket."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -47,7 +47,7 @@ def export_view(access: Access) -> HttpResponseBase:
     if listed is None:
         return HttpResponseBadRequest()
     sessions: SessionQuerySet = listed.queryset
-    # Written before the first byte is sent: whoever breaks off may have got the first part.
+    # Saved before the first byte is sent: a client that breaks off may have received a part.
     log_entries.save_export(request, sessions.count(), file_format, query_text(request))
     batches = _session_batches(access, sessions)
     looked_through, is_all = sessions.looked_through, not sessions.is_cut
@@ -83,7 +83,7 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
         content_type, parts = "application/json", _telling_of_failure(_json(content), b"")
     whole_name = f"{name.format(known_server_day().isoformat())}.{file_format}"
     return StreamingHttpResponse(
-        # A server that runs asynchronously would collect all of an ordinary iterator.
+        # An ASGI server would collect a synchronous iterator before it sends anything.
         _in_threads(parts) if isinstance(request, ASGIRequest) else parts,
         content_type=f"{content_type}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{whole_name}"'},
@@ -91,7 +91,7 @@ def file_response(request: HttpRequest, name: str, file_format: str, content: Co
 
 
 def _session_batches(access: Access, sessions: SessionQuerySet) -> Batches:
-    """Read the sessions in batches. One that moves within the list meanwhile may be left out, or come twice."""
+    """Read the sessions in batches. A session that moves within the list meanwhile may be left out, or come twice."""
     batches, before = sessions.in_pages(AT_ONCE), set[str]()
     while True:
         # The file is the same in all languages.
@@ -117,13 +117,13 @@ def _csv(content: Content) -> Iterator[bytes]:
     writer.writerow([field.name for field in content.columns])
     for rows in chain([[]], content.batches):
         writer.writerows(csv_row(row, content.columns) for row in rows)
-        # A record may hold any text, half a surrogate pair too.
+        # A record may hold any text, even half of a surrogate pair.
         yield "".join(written).encode(errors="backslashreplace")
         written.clear()
 
 
 def _json(content: Content) -> Iterator[bytes]:
-    """Write an object with a record in each line. What follows the records tells that the file is whole."""
+    """Write an object with a record in each line. The values behind the records show that the file is complete."""
     count = 0
     yield f'{{"{content.name}": ['.encode()
     for rows in content.batches:
@@ -134,12 +134,11 @@ def _json(content: Content) -> Iterator[bytes]:
 
 
 def _telling_of_failure(parts: Iterator[bytes], last: bytes) -> Iterator[bytes]:
-    """Yield ``parts``. If one can't be made, yield ``last`` and raise the error: the server breaks the response off."""
+    """Yield ``parts``. On an error, yield ``last`` and raise the error: then the server breaks the response off."""
     try:
         yield from parts
     except Exception:
-        # The status was sent long ago, and not every client notices that a response was broken off. The server logs the
-        # error itself.
+        # The status was sent before, and not every client notices a broken response. The server logs the error itself.
         logger.error("An export was cut off by an error.")
         if last:
             yield last
@@ -147,8 +146,8 @@ def _telling_of_failure(parts: Iterator[bytes], last: bytes) -> Iterator[bytes]:
 
 
 async def _in_threads(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield ``parts``, each made where this server runs synchronous code."""
-    # StopIteration can't leave a thread.
+    """Yield ``parts``. Each is made in the thread for synchronous code."""
+    # StopIteration can't be raised out of a thread.
     make = sync_to_async(lambda: next(parts, None))
     while (part := await make()) is not None:
         yield part

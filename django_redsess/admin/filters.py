@@ -24,19 +24,19 @@ from django_redsess.session.store import user_id_of
 ACTIVE, STAFF, BROWSER, SYSTEM = "active", "staff", "browser", "system"
 
 SECONDS = {"5m": None, "1h": 3600, "1d": 86400}
-"""None stands for the five minutes in which a session is active."""
+"""How far back each choice reaches. None is the default: the five minutes in which a session is active."""
 
-NAMES_MAX = 5  # So many users are named in the filter.
+NAMES_MAX = 5  # The filter names so many users.
 NAME_MAX = 200  # A longer name of a browser or system is cut.
 
 
 def orders_by_seen_only(request: HttpRequest) -> bool:
-    """Tell whether the filters of ``request`` allow no order but by last seen."""
+    """Tell whether the filters of ``request`` allow only the order by last seen."""
     return request.GET.get(ACTIVE) in SECONDS or request.GET.get(GUESTS) in (ONLY, TOO)
 
 
 class BySeenFilter(SimpleListFilter):
-    """With a choice of this filter, the list is ordered by last seen: it has no other order then."""
+    """A filter whose choices order the list by last seen: no other order is possible then."""
 
     texts: dict[str, Promise]
     """The choices by value."""
@@ -51,7 +51,7 @@ class BySeenFilter(SimpleListFilter):
         query = changelist.get_query_string(remove=[name, ORDER_VAR])
         yield {"selected": self.value() not in self.texts, "query_string": query, "display": self.without}
         columns = list(changelist.list_display)
-        # With the order in the link, the table's header shows it, too.
+        # The order is in the link so that the head of the table shows it, too.
         order = {ORDER_VAR: f"-{columns.index('seen')}"} if "seen" in columns else {}
         for value, display in self.lookup_choices:
             query = changelist.get_query_string({name: value, **order})
@@ -90,7 +90,7 @@ class ActiveFilter(BySeenFilter):
 
 
 class StaffFilter(SimpleListFilter):
-    """Sessions of staff. Only for administrators who may see users: it tells a field of theirs."""
+    """Sessions of staff. Only for administrators who may see users: it reveals a field of users."""
 
     title = gettext_lazy("staff")
     parameter_name = STAFF
@@ -109,7 +109,7 @@ class StaffFilter(SimpleListFilter):
 
 
 class ClientFilter(SimpleListFilter):
-    """Sessions of a browser or of a system. A link or a search may name one that is not in the list of choices."""
+    """Sessions of a browser or system. A link or a search may name one that is not among the choices."""
 
     names: Sequence[str] = ()
 
@@ -173,8 +173,8 @@ class UserFilter(ListFilter):
         yield {"selected": True, "query_string": changelist.get_query_string(), "display": ", ".join(names + more)}
 
     def users_to_name(self, changelist: ChangeList) -> dict[str, Any]:
-        """Return the users who have names here, by primary key."""
-        # The users in the list were fetched with it.
+        """Return the users whom the filter names, by primary key."""
+        # The users of the listed sessions were fetched with the list.
         return self.named | {row.user_id: row.user for row in changelist.result_list if row.user}
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
@@ -182,7 +182,7 @@ class UserFilter(ListFilter):
 
 
 def selected_choices(changelist: ChangeList, *, but: str = "") -> list[str]:
-    """Return the choices that are selected in the filters, apart from the first of each, and from that of ``but``."""
+    """Return the selected choices of the filters, without the first choice of each, and without the filter ``but``."""
     return [
         str(choice["display"])
         for spec in changelist.filter_specs
@@ -195,9 +195,9 @@ def selected_choices(changelist: ChangeList, *, but: str = "") -> list[str]:
 
 def user_ids_for(request: HttpRequest, users: QuerySet[Any], sessions: SessionQuerySet) -> list[str]:
     """
-    Return the ids of ``users`` as sessions hold them: at most 1 000. If there are more, a message says so.
+    Return the ids of up to 1 000 ``users`` as sessions hold them. If there are more, a message says so.
 
-    If ``sessions`` are those of some users, all others are left out first.
+    If ``sessions`` are limited to some users, other users are left out first.
     """
     kept = sessions.session_filter.user_ids
     if kept is not None:
@@ -215,5 +215,5 @@ def first_user_ids(request: HttpRequest, users: QuerySet[Any], text: str) -> lis
 
 
 def _only_keys(users: QuerySet[Any]) -> QuerySet[Any]:
-    # The admin of users may have added joins and prefetches, which are not needed here.
+    # Joins and prefetches of the admin of users are not needed here.
     return users.select_related(None).prefetch_related(None).only("pk")

@@ -1,4 +1,4 @@
-"""What administrators have done, as lines in the history pages of Django's admin."""
+"""What administrators have done, as entries in the history pages of Django's admin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from django_redsess.querysets import users_by_id
 from django_redsess.signals import AdministratorActions, EndedSession, collect_actions
 
 LINES_MAX = 1000
-"""Up to so many users in a request each get a line. Above that, the list gets one line for each thousand users."""
+"""Up to so many users of a request get an entry each. For more users, the list gets an entry per thousand users."""
 
 IDS_IN_LINE = 1000
 
@@ -42,7 +42,7 @@ def make_entry(request: HttpRequest, model: type[Model], object_id: str | None, 
     )
 
 
-# In all of these, ``message`` is what the user reads, and ``note`` what only this history has.
+# In all functions below, users read ``message``. Only the history has ``note``.
 
 
 def save_deactivation(request: HttpRequest, user: Model, message: str, note: str = "") -> None:
@@ -68,9 +68,10 @@ def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
 @contextmanager
 def saving_ends(request: HttpRequest, message: str, note: str = "") -> Iterator[AdministratorActions]:
     """
-    Return a context that knows which sessions were kicked in it. Save these as :func:`save_ends` does.
+    Return a context that saves the ends in it by :func:`save_ends`, also those before an error, such as an outage.
 
-    Also if an error ends it, as an outage in the middle: what has ended is in the histories.
+    The value of the context is filled as sessions end: each reply of a script that ends sessions passes through
+    :func:`django_redsess.signals.hold_events`.
     """
     with collect_actions() as done:
         try:
@@ -81,11 +82,11 @@ def saving_ends(request: HttpRequest, message: str, note: str = "") -> Iterator[
 
 def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str, note: str = "") -> None:
     """
-    Save which sessions ``request`` has ended: in each user's history, since an ended session has no page.
+    Save which sessions ``request`` has ended, in the history of each user: an ended session has no page.
 
-    Guests have no page either: the history of the list has a line for them.
+    The history of the list has an entry for sessions of guests, who have no page either.
     """
-    # A forged record may hold any text as its user id.
+    # A forged record may have any text as its user id.
     users = Counter(printable(session.user_id) for session in ended)
     guests = users.pop("", 0)
     lines = []
@@ -99,13 +100,13 @@ def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str,
 
 
 def save_export(request: HttpRequest, count: int, file_format: str, query: str) -> None:
-    """Save in the history of the list that ``request`` has exported ``count`` sessions, and by which query."""
+    """Save in the history of the list that ``request`` has exported ``count`` sessions, with its query string."""
     text = ngettext("Exported %(count)d session as %(format)s.", "Exported %(count)d sessions as %(format)s.", count)
     save_line_of_list(request, OnlineSession, text % {"count": count, "format": file_format.upper()}, query)
 
 
 def save_line_of_list(request: HttpRequest, model: type[Model], text: str, query: str) -> None:
-    """Save ``text`` in the history of the list of ``model``, with the query string by which it was asked for."""
+    """Save ``text`` in the history of the list of ``model``, with the query string ``query``."""
     if query:
         text += " " + gettext("Query: %s") % printable(query)
     make_entry(request, model, None, model._meta.verbose_name_plural, text).save()

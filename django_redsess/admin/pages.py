@@ -1,6 +1,4 @@
-"""
-What the pages of the admin share: lists whose rows are only viewed, links between the pages, and how things are named.
-"""
+"""What the pages of the admin share: lists whose rows are only viewed, links between pages, and HTML of values."""
 
 from __future__ import annotations
 
@@ -340,7 +338,7 @@ def admin_url(thing: Model, site: AdminSite, page: str = "change") -> str:
 
 
 def _url_of(request: HttpRequest, site: AdminSite, thing: Any) -> str:
-    # Its admin page, if the administrator may see that; else the object's own page.
+    # The admin page of the object, if the administrator may see it; else the object's own page.
     model_admin = site._registry.get(type(thing))
     may_view = isinstance(thing, Model) and model_admin and model_admin.has_view_or_change_permission(request, thing)
     if may_view and (url := admin_url(thing, site)):
@@ -352,8 +350,8 @@ def _url_of(request: HttpRequest, site: AdminSite, thing: Any) -> str:
 
 
 def _may_link(url: str) -> bool:
-    # An address may have been typed in by anybody, and a browser runs "javascript:". The check of Django allows what
-    # stays on this site: it knows "//host", control characters, and blanks before a scheme.
+    # Anybody may have typed the address, and a browser runs "javascript:". Django's check allows addresses of this site
+    # only: it knows "//host", control characters, and blanks before a scheme.
     return _ABSOLUTE.match(url) is not None or url_has_allowed_host_and_scheme(url, allowed_hosts=None)
 
 
@@ -370,9 +368,9 @@ def users_query(user_ids: Sequence[str]) -> str:
 
 
 FILTERS = "_changelist_filters"
-"""The parameter with the query string of the list to return to. Django's admin has the same name for it."""
+"""The parameter with the query string of the list to return to. It has the same name in Django's admin."""
 
-PAGE = "_return_to"  # The parameter that names another page to return to: the list of users, or a user's page.
+PAGE = "_return_to"  # The parameter that names another page to return to: see ReturnPage.
 FILTERS_MAX = 2000  # A longer query string is dropped: web servers refuse long URLs.
 
 USERS, USER_PAGE, LIST_PAGE = "users", "user:", "list:"
@@ -384,7 +382,7 @@ class ReturnPage(NamedTuple):
 
     ``filters`` is the query string of its list. ``page`` is ``""`` for the list of sessions, ``"users"`` for the list
     of users, ``"user:"`` with the primary key for a user's page, and ``"list:"`` with application and model for another
-    list of the admin. Both may come from a URL: they never name another page than these.
+    list of the admin. Both may come from a URL: they can name no other page.
     """
 
     filters: str = ""
@@ -416,8 +414,8 @@ def return_page_of(request: HttpRequest) -> ReturnPage:
     """
     Return the page to return to.
 
-    From a list it is that list as ``request`` shows it. From a session's page it is the list that the page was reached
-    from. From a user's page it is that page. The pages that ask and end pass on what they came with.
+    For a list, this is the list as ``request`` shows it; for a session's page, the list that led to it; for a user's
+    page, that page. Pages that ask and end hand on the parameters that they got.
     """
     match, of_user = request.resolver_match, _name_of_users()
     lists = {f"{of_user}_changelist": USERS, "django_redsess_onlinesession_changelist": ""}
@@ -435,8 +433,8 @@ def end_url(request: HttpRequest, site: AdminSite, *, sid: str | None = None, qu
     """
     Return the URL of the page that asks whether to end the session ``sid``.
 
-    Without ``sid``, it asks about all sessions that match ``query``: a query string of the list. Without both, about
-    everyone's. It returns to the page that ``request`` shows.
+    Without ``sid``, it asks about all sessions that match ``query``, a query string of the list; without both, about
+    everyone's sessions. It returns to the page that ``request`` shows.
     """
     parameters = QueryDict(query or "", mutable=True)
     if sid is not None:
@@ -460,5 +458,5 @@ def _name_of_users() -> str:
 
 
 def _encoded_anew(query: str) -> str:
-    # Encoded again, it is a query string whatever it was.
+    # Any text becomes a valid query string.
     return QueryDict(query).urlencode() if len(query) <= FILTERS_MAX else ""

@@ -1,4 +1,4 @@
-"""The question whether to end sessions: which ones, how many, and what else may be done with their user."""
+"""The question before sessions end: which ones, how many, and whether to block or deactivate their user instead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from django_redsess.session import notice
 from django_redsess.session.store import user_id_of
 
 ROWS_MAX = 10  # The question shows so many of the sessions.
-PARTS_MAX = 5  # To find these rows, so many times as many sessions are read: some may stay.
+PARTS_MAX = 5  # So many times as many sessions are read for these rows: some may stay.
 COUNTED_MAX = 1000  # The users of so many sessions are counted.
 
 END_TEMPLATE = "admin/django_redsess/onlinesession/end_confirmation.html"
@@ -40,7 +40,7 @@ DEACTIVATE_TEMPLATE = "admin/django_redsess/onlinesession/deactivate_confirmatio
 
 
 def end_reasons() -> list[tuple[str, str]]:
-    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator may read another one."""
+    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator's may be another one."""
     with override(settings.LANGUAGE_CODE):
         texts = [str(text) for text in conf.END_MESSAGES]
     return [("", "---------"), *((text, text) for text in texts)]
@@ -55,11 +55,11 @@ class EndForm(forms.Form):
 
     sids = forms.CharField(required=False, widget=forms.HiddenInput)
     query = forms.CharField(required=False, widget=forms.HiddenInput)
-    # In milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
+    # Milliseconds of the server's clock. Sessions that began later were not counted on the page, and stay.
     latest = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
     # How many sessions the page named.
     number = forms.IntegerField(required=False, min_value=0, max_value=10**15, widget=forms.HiddenInput)
-    # Where the request before stopped asking a rule in Python: see BulkEnding.
+    # The position where the last request stopped, if a rule in Python is asked about each session: see BulkEnding.
     position = forms.CharField(required=False, widget=forms.HiddenInput)
     reason = forms.ChoiceField(label=gettext_lazy("Reason, which the user reads"), required=False, choices=end_reasons)
     message = forms.CharField(
@@ -80,11 +80,11 @@ class EndForm(forms.Form):
         label=gettext_lazy("End my own session too: I will be signed out"), required=False, label_suffix=""
     )
 
-    # The primary key of the user whose account is deactivated, too: the value of a button, so no field shows it.
+    # The primary key of the user whose account is deactivated, too. It is the value of a button.
     deactivate = forms.CharField(required=False)
-    # The answer to the second question, which asks about the account only.
+    # Set by the second question, which asks about the account only.
     is_confirmed = forms.BooleanField(required=False)
-    # For how long a user is blocked, too, and the primary key: see blocking.block_buttons().
+    # The value of a button that blocks: see blocking.block_buttons().
     block = forms.CharField(required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -93,7 +93,7 @@ class EndForm(forms.Form):
             del self.fields["reason"]
 
     def clean_position(self) -> tuple[int, str, str] | None:
-        """Return the position. None for a text that is not ours: then all sessions are read from the beginning."""
+        """Return the position, or None for a text that is not ours: then sessions are read from the beginning."""
         number, score, sid = [*self.cleaned_data["position"].split(":", 2), "", ""][:3]
         with suppress(ValueError):
             if number.isdecimal() and not isnan(float(score)):
@@ -101,7 +101,7 @@ class EndForm(forms.Form):
         return None
 
     def clean(self) -> dict[str, Any]:
-        """Join reason and message: ``message`` is the whole of what the users read."""
+        """Join reason and message. ``message`` becomes the whole text for the users."""
         data = self.cleaned_data
         data["note"] = notice.clean_text(data.get("note", ""))
         data["message"] = notice.clean_text(f"{data.pop('reason', '')} {data.get('message', '')}")
@@ -122,8 +122,8 @@ def ask_before_end(access: Access, choice: Mapping[str, Any], form: EndForm | No
     """
     Show which sessions would end, with their exact number.
 
-    ``choice`` has ``sids``, or the list's ``query``, and may have values of other fields of the form. ``form`` is the
-    form that was sent, if it had errors.
+    ``choice`` has ``sids``, or the list's ``query``, and may have values of other fields of the form. ``form`` is a
+    form with errors, to be shown again.
     """
     access.require_end()
     about: dict[str, Any] = {}
@@ -163,7 +163,7 @@ def _ask_about(
 
 
 def ask_to_deactivate(access: Access, user: AbstractBaseUser, data: Mapping[str, Any]) -> HttpResponse:
-    """Ask a second time, about the account of ``user`` only. ``data`` are those of the first question's form."""
+    """Ask a second time, about the account of ``user`` only. ``data`` is that of the first question's form."""
     page, user_id = pages.return_page_of(access.request), user_id_of(user)
     words = {"message": data["message"], "note": data["note"]}
     context = {
@@ -204,7 +204,7 @@ def _context_of_query(access: Access, matching: SessionQuerySet) -> dict[str, An
     protected = _count_protected(access, matching)
     is_own = bool(own_among(access, matching))
     number = max(0, total - protected - is_own)
-    # Not for a user without a session: that would tell which user ids exist.
+    # A user without a session is not named: that would tell which user ids exist.
     user_ids = (asked.user_ids or ()) if total else ()
     is_of_one = len(user_ids) == 1
     listed = _in_parts(matching) if is_of_one or number < 2 else list(matching[:COUNTED_MAX])
@@ -213,19 +213,19 @@ def _context_of_query(access: Access, matching: SessionQuerySet) -> dict[str, An
         "protected": protected,
         "own": is_own,
         "number": number,
-        # What a search has found ends up to this number. All other sessions end by their list, to the last.
+        # A search ends no more than this number. Without a search, all sessions of a list end.
         "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
         "asks_each": access.asks_each or (access.ends_by_own_rule and protected),
         **_question_rows(access, listed, number, total),
         **({"one_user": pages.names_html(*user_ids)} if is_of_one else _users_asked_about(access, listed, number)),
-        # Asked of those who may change the user only: who has no session is told to nobody else.
+        # Only who may change the user learns here that the user has no session.
         **_offer_deactivation(access, asked.user_ids or (), protected),
         **_offer_block(access, asked.user_ids or (), protected, ends=bool(number)),
     }
 
 
 def _question_rows(access: Access, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
-    # Those that end. Those that stay have rows only if none ends.
+    # Sessions that stay have rows only if none ends.
     may_show = access.may_end_other if number else access.may_see
     rows = [
         {
@@ -242,7 +242,7 @@ def _question_rows(access: Access, sessions: Iterable[OnlineSession], number: in
 
 
 def _users_asked_about(access: Access, sessions: Iterable[OnlineSession], number: int) -> dict[str, Any]:
-    """Count the users of those that end: ``number``, of which ``sessions`` are at most the first 1 000."""
+    """Count the users of the ``number`` sessions that end. ``sessions`` are up to 1 000 of these."""
     if number < 2:
         return {}
     ends = [session.user_id for session in sessions if access.may_end_other(session)]
@@ -254,7 +254,7 @@ def _users_asked_about(access: Access, sessions: Iterable[OnlineSession], number
 
 
 def _offer_deactivation(access: Access, user_ids: Collection[str], protected: int) -> dict[str, Any]:
-    # Offered for one user whose sessions may all be ended.
+    # Offered if all sessions are of one user, and none of them stays.
     if len(user_ids) != 1 or "" in user_ids or protected:
         return {}
     if not may_change_users(access.request, access.site):
@@ -266,7 +266,7 @@ def _offer_deactivation(access: Access, user_ids: Collection[str], protected: in
 
 
 def _offer_block(access: Access, user_ids: Collection[str], protected: int, *, ends: bool) -> dict[str, Any]:
-    # As for deactivating. Who has no session is told only to who may see the user.
+    # As for deactivation. Only who may see the user learns that the user has no session.
     if len(user_ids) != 1 or "" in user_ids or protected or not rules().may_block(access.request.user):
         return {}
     [user_id] = user_ids
@@ -281,8 +281,8 @@ def _offer_block(access: Access, user_ids: Collection[str], protected: int, *, e
 
 
 def _sids_of(access: Access, matching: SessionQuerySet) -> list[str] | None:
-    # The sids to ask about, if a filter names them or a search has found at most 1 000. A search that is repeated
-    # after the question could find sessions that nobody was asked about.
+    # The sids to ask about, if a filter names them or a search has found up to 1 000; else None. The same search after
+    # the question could find sessions that the question did not name.
     if matching.sids is None and ((found := matching.found_sids) is None or len(found) > SIDS_MAX):
         return None
     return [session.sid for session in matching[:SIDS_MAX] if access.may_see(session)]
@@ -293,12 +293,12 @@ def sessions_to_end(access: Access, query: str) -> SessionQuerySet:
 
 
 def count_to_end(access: Access, query: str) -> int:
-    """Count the sessions that the next question would name."""
+    """Count the sessions that match ``query`` and may end: as the question does."""
     return int(_context_of_query(access, sessions_to_end(access, query))["number"])
 
 
 def own_among(access: Access, matching: SessionQuerySet) -> list[OnlineSession]:
-    # The administrator's own session was seen just now: any filter by time includes it.
+    # The present session was seen just now: any filter by time includes it.
     own, user_ids = access.look_up(access.own_sid or ""), matching.session_filter.user_ids
     if matching.session_filter.guests == "only":
         return []
@@ -310,7 +310,7 @@ def own_among(access: Access, matching: SessionQuerySet) -> list[OnlineSession]:
 
 
 def _count_protected(access: Access, matching: SessionQuerySet) -> int:
-    """Count the sessions of superusers among those that match, if the administrator may not end them."""
+    """Count the matching sessions of superusers, if the administrator may not end these."""
     superusers, session_filter = access.protected_users(), matching.session_filter
     if session_filter.user_ids is not None:
         superusers = [user_id for user_id in superusers if user_id in session_filter.user_ids]
@@ -318,7 +318,7 @@ def _count_protected(access: Access, matching: SessionQuerySet) -> int:
         return 0
     if (found := matching.found_sids) is not None:
         of_them = OnlineSession.online.of_users(superusers)
-        # Reading all that a search has found takes half a second. Superusers usually have fewer sessions.
+        # Superusers usually have few sessions. To read all that a search has found takes half a second.
         if of_them.count() <= CHECKED_MAX:
             found_sids = set(found)
             return sum(session.sid in found_sids for session in of_them)
@@ -358,7 +358,7 @@ def _browser_of(session: OnlineSession) -> str:
 
 
 def _what_was_asked(listed: ChangeList | None) -> dict[str, Any]:
-    # What was searched for and filtered by, or that these are everyone's sessions.
+    # The search and the filters, or a title that says that these are everyone's sessions.
     if listed is None:
         return {}
     filters = selected_choices(listed)

@@ -1,4 +1,4 @@
-"""The page of a session in the admin: its fields, when it ends, the user's other sessions, and viewed items."""
+"""The page of a session in the admin."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
 
 
 class Deadline(NamedTuple):
-    """A deadline: ``text`` says what it follows from, ``at`` when it is, ``moves`` whether requests make it later."""
+    """A deadline at the time ``at``: ``text`` is its reason. ``moves``: requests make it later."""
 
     text: str
     at: datetime
@@ -48,13 +48,13 @@ class Deadline(NamedTuple):
 
 
 def deadlines_of(session: online.Session, details: online.Details | None) -> list[Deadline]:
-    """Return the deadlines of ``session``, the first to come first."""
+    """Return the deadlines of ``session``, the earliest first."""
     deadlines = sorted(_deadlines_of(session, details), key=lambda deadline: deadline.at)
-    # The store ends a session a little later, so that not every request has to move the deadline. Nor does every
-    # request move the time when the session was last seen.
+    # The stored deadline may be a little later than the earliest one, so that not every request has to move it. Not
+    # every request moves the time when the session was last seen, either.
     slack = timedelta(milliseconds=SLACK_MAX, seconds=conf.TOUCH_INTERVAL)
     if deadlines and session.expires_at - deadlines[0].at <= slack:
-        # A passive request moves that time, but no deadline. Then the store ends a session earlier.
+        # A passive request moves that time, but no deadline. Then the stored deadline is earlier.
         is_late = deadlines[0].at - session.expires_at > timedelta(seconds=1)
         first = next((deadline for deadline in deadlines if is_late and deadline.moves), deadlines[0])
         deadlines.remove(first)
@@ -106,7 +106,7 @@ VALUE_MAX = 1000  # A longer value is cut after so many characters.
 KEYS_MAX = 500  # The most keys of a session that its page lists.
 
 NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
-"""Keys of Django's whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""
+"""Django's keys whose values are secrets. The setting ``HIDDEN_VALUES`` names more."""
 
 
 class PageData(NamedTuple):
@@ -125,7 +125,7 @@ class PageData(NamedTuple):
 
 
 def read_for_page(access: Access, sid: str) -> OnlineSession | None:
-    """Read a session with all that its page shows, which is its ``page``. None if the administrator may not see it."""
+    """Read a session, and set its ``page``: what its page shows. None if the administrator may not see the session."""
     found = access.look_up(sid)
     if not found:
         return None
@@ -133,7 +133,7 @@ def read_for_page(access: Access, sid: str) -> OnlineSession | None:
     request, site, user_id = access.request, access.site, session.user_id
     details = online.details(session.sid)
     views = viewed.recent(session.sid, limit=conf.VIEWED_PER_SESSION)
-    # The lookup may add a message, which has to be there before the page is drawn.
+    # The lookup may add a message. It has to do so before the page is drawn.
     names = pages.item_links(request, site, {view.item for view in views}) if views else {}
     others = [(other, access.may_end(other)) for other in _others_of(access, session)]
     past = recent_sign_ins(request, site, user_id) if user_id else None
@@ -151,9 +151,9 @@ def _others_of(access: Access, session: OnlineSession) -> list[OnlineSession]:
 
 
 def hidden_fields(session: OnlineSession) -> list[Any]:
-    """Return the fields that the page of this session leaves out: they would be empty."""
+    """Return the fields that the page of this session leaves out because they would be empty."""
     page: PageData = session.page
-    # A guest's session has no others. A single deadline is among the times.
+    # A guest has no other sessions. The field of times has the first deadline.
     hidden = {other_sessions: not session.user_id, deadlines: len(page.deadlines) < 2, last_sign_ins: page.past is None}
     return [field for field, is_hidden in hidden.items() if is_hidden]
 
@@ -174,13 +174,13 @@ def page_context(access: Access, session: OnlineSession) -> dict[str, Any]:
 
 
 def history_url(session: OnlineSession) -> str:
-    """Return the URL of the history of the session's user; of the session's page, if there is none."""
+    """Return the URL of the history of the session's user; else that of the session's page."""
     access: Access = session.page.access
     return _url_of_user(session, "history") or page_url(access.request, access.site, session.sid)
 
 
 def redirect_from_gone(access: Access, sid: str) -> HttpResponse:
-    """Redirect from the page of a session that is not there: to its new sid, or back to the list."""
+    """Redirect from the page of an unknown sid: to the page of the session's new sid, or back to the list."""
     present = online.find([sid], follow=True)
     for session in access.look_up(*(found.sid for found in present)):
         return HttpResponseRedirect(page_url(access.request, access.site, session.sid))
@@ -190,11 +190,11 @@ def redirect_from_gone(access: Access, sid: str) -> HttpResponse:
 
 @admin.display(description=gettext_lazy("user"))
 def owner(session: OnlineSession) -> str:
-    """Show whose session it is: with links for those who may see the user."""
+    """Show the user of the session, with links for administrators who may see the user."""
     name, url = format_html("<bdi>{}</bdi>", session), _url_of_user(session, "change")
     if not url:
         return format_html("{}{}", name, pages.own_mark_html(session))
-    # The history says who has ended sessions of the user.
+    # The history names who has ended sessions of the user.
     history = pages.link_html(_url_of_user(session, "history"), gettext("History of this user"))
     return _beside([pages.link_html(url, name) + pages.own_mark_html(session), history])
 
@@ -241,7 +241,7 @@ def viewed_items(session: OnlineSession) -> str:
 
 @admin.display(description=gettext_lazy("other sessions"))
 def other_sessions(session: OnlineSession) -> str:
-    """Show the other sessions of the user, with a link to the page of each, and one that ends it."""
+    """Show the other sessions of the user. Each has a link to its page, and a link that ends it."""
     page: PageData = session.page
     limit = pages.paragraph_html(limit_of_user(page.access.request, page.access.site, session.user_id))
     if not page.others:
@@ -274,14 +274,14 @@ def _other_row(access: Access, other: OnlineSession, may_end: bool) -> list[str]
 
 @admin.display(description=gettext_lazy("last sign-ins"))
 def last_sign_ins(session: OnlineSession) -> str:
-    """Show the last sign-ins of the user, this one too, with a link to all."""
+    """Show the last sign-ins of the user, including this one, with a link to all."""
     page: PageData = session.page
     return sign_ins_table(page.access.request, page.access.site, page.past) if page.past else SafeString()
 
 
 @admin.display(description=gettext_lazy("data"))
 def data(session: OnlineSession) -> str:
-    """Show the keys of the data and the size of each value, rounded, and the values to those who may see them."""
+    """Show the keys of the data with the rounded size of each value, and the values if they may be seen."""
     page: PageData = session.page
     details, with_values = page.details, rules().may_see_data(page.access.request.user, session)
     if details is None or details.data is None:
@@ -301,7 +301,7 @@ def data(session: OnlineSession) -> str:
 
 
 def _url_of_user(session: OnlineSession, page: str) -> str:
-    # "" for those who may not see the user.
+    # "" if the administrator may not see the user.
     request, site, user = session.page.access.request, session.page.access.site, session.user
     of_users = users_admin(request, site)
     if user is None or of_users is None or not of_users.has_view_or_change_permission(request, user):
@@ -324,7 +324,7 @@ def _lines(lines: Iterable[str]) -> SafeString:
 
 
 def size_text(size: int) -> str:
-    """Show a size in bytes that is rounded up. A plain space lets the line break."""
+    """Return the text of a size in bytes that was rounded up. A plain space lets the line break."""
     return f"≤ {filesizeformat(size)}".replace("\xa0", " ")
 
 
@@ -345,7 +345,7 @@ SUMMARY: Any = (owner, origin, times, deadlines, viewed_items, other_sessions, l
 
 FIELDSETS: Any = (
     (None, {"fields": SUMMARY}),
-    # Django folds it without a script.
+    # Django folds this one without a script.
     (gettext_lazy("Data and details"), {"fields": (data, "size", "user_agent", "sid"), "classes": ("collapse",)}),
 )
 

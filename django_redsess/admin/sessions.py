@@ -1,4 +1,4 @@
-"""The admin's list of sessions, with its columns and its search box."""
+"""The admin's list of sessions, with its columns, its search, and the URLs of all pages about sessions."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.client import parse_network
 from django_redsess.session.store import user_id_of
 
-BROWSER_MAX = 60  # Labels cut a longer name of a browser. If a browser is unknown, its name is the whole user agent.
+BROWSER_MAX = 60  # A longer name is cut: the name of an unknown browser is its whole user agent.
 
 
 class _Labelled(NamedTuple):
-    """A row, for a check box that takes its label from ``str()``."""
+    """A row for a check box, whose label is ``str()`` of the row."""
 
     pk: str
     text: str
@@ -61,7 +61,7 @@ def _describe_rows(rows: Iterable[OnlineSession]) -> None:
     for row in rows:
         browser = Truncator(browser_name(row.user_agent)).chars(BROWSER_MAX)
         row.described = ", ".join(filter(None, (browser, row.address)))
-        # A user may have two sessions in the same browser: they are numbered.
+        # Sessions of a user in the same kind of browser are numbered.
         same = (str(row), row.described)
         seen[same] += 1
         if seen[same] > 1:
@@ -73,7 +73,7 @@ def _row_name(session: OnlineSession) -> str:
 
 
 ABSENT_MAX = 3  # An empty list names so many users who are not signed in.
-SEARCH_MAX = 200  # The longest text that is searched for: each word nests the database's query deeper.
+SEARCH_MAX = 200  # The longest search text: each word nests the database's query deeper.
 
 # Four numbers, or two colons.
 _LIKE_ADDRESS = re.compile(r"\[?(\d+(\.\d+){3}|[\da-f.]*:[\da-f.]*:)[\da-f.:\]]*(/\d*)?", re.IGNORECASE)
@@ -84,7 +84,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
     """
     The list of who is signed in, and the page of a session.
 
-    A subclass may set the rules: who sees, ends and exports which. Its ``list_display`` chooses the columns.
+    A subclass may have its own rules for who sees, ends and exports which sessions. ``list_display`` has the columns.
     """
 
     list_display = ("user", "client", "signed_in", "seen", "end")
@@ -101,7 +101,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
     actions = ("end_selected",)
     fieldsets = session_page.FIELDSETS
     readonly_fields = session_page.READONLY_FIELDS
-    # Of the fields of a session's page, only a user agent is empty.
+    # On a session's page, only the user agent may be empty.
     empty_value_display = gettext_lazy("not stored")
     paginator = pages.ReachablePages
     change_list_template = "admin/django_redsess/onlinesession/change_list.html"
@@ -114,7 +114,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         super().__init__(*args)
         box = super().action_checkbox
 
-        # Django's box, or that of a theme. Its label names the user, who may have several rows.
+        # The box of Django or of a theme. Its label gets what tells several rows of a user apart.
         @wraps(box)
         def action_checkbox(session: OnlineSession) -> SafeString:
             return box(_Labelled(session.pk, _row_name(session)))
@@ -214,7 +214,6 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return response
 
     def _list_context(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
-        # What the page says about the list, apart from its rows.
         sessions: SessionQuerySet = changelist.queryset
         above = list_head(request)
         return {
@@ -237,13 +236,13 @@ class OnlineSessionAdmin(pages.ListAdmin):
         if changelist.query or changelist.has_active_filters or sessions.session_filter.guests:
             found = ngettext("%(count)s matching session", "%(count)s matching sessions", count) % shown
             return found if count else gettext("No matching session")
-        # A subclass may list some sessions only, while the picture is of all.
+        # A subclass may list a part of the sessions. The picture counts all.
         is_of_all = sessions.sids is None and sessions.session_filter == SessionFilter()
         active = now.active if now and is_of_all else None
         return counts_heading(count, sessions.active().count() if active is None else active)
 
     def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
-        # Links below the list, or who may do that.
+        # Links below the list, or the permission that the administrator lacks.
         if not self.has_end_permission(request):
             return {"missing": pages.missing_permission("end_onlinesession")}
         access = Access(self, request)
@@ -251,7 +250,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
             return {"missing": pages.missing_permission("end_all_onlinesession")}
         if not (changelist.query or changelist.has_active_filters):
             return {"end_all_url": pages.end_url(request, self.admin_site)}
-        # Of a search or a filter: all that it lists, on all pages.
+        # With a search or a filter: all matching sessions, on all pages.
         these = pages.end_url(request, self.admin_site, query=request.GET.urlencode())
         return {"end_these_url": these} if changelist.result_count else {}
 
@@ -260,7 +259,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return columns if self.has_end_permission(request) else [column for column in columns if column != "end"]
 
     def complete_rows(self, request: HttpRequest, rows: Iterable[OnlineSession], columns: Iterable[Any]) -> None:
-        """Set what columns show and sessions lack: links, places, names of items, and words that tell rows apart."""
+        """Add to the rows what columns show: links, places, names of items, and texts that tell rows apart."""
         rows, columns = list(rows), set(columns)
         _describe_rows(rows)
         if columns & {"client", "address_link"}:
@@ -279,7 +278,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("user"))
     def user(self, session: OnlineSession) -> str:
-        """Name the user, and mark the administrator's own session. Screen readers also read what tells rows apart."""
+        """Name the user, and mark the own session. Screen readers also read the text that tells rows apart."""
         html = format_html("<bdi>{}</bdi>{}", session, pages.own_mark_html(session))
         if session.described:
             html += format_html(' <span class="redsess-heard"><bdi>{}</bdi></span>', session.described)
@@ -287,7 +286,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("user"))
     def account(self, session: OnlineSession) -> str:
-        """Link to the user's page, if there is one, and mark the administrator's own session."""
+        """Link to the user's page, if there is one, and mark the own session."""
         url = pages.admin_url(session.user, self.admin_site) if session.links_user and session.user else ""
         name = pages.link_html(url, str(session)) if url else str(session)
         return format_html("{}{}", name, pages.own_mark_html(session))
@@ -318,7 +317,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("last seen"), ordering="last_seen_at")
     def seen(self, session: OnlineSession) -> str:
-        """Show when it was last seen, and the item that was viewed last unless a column does."""
+        """Show when the session was last seen, and the item that was viewed last, unless it has a column."""
         time = pages.labelled_html(gettext("last seen"), when(session.last_seen_at))
         if not (session.newest and session.shows_newest_below):
             return time
@@ -348,7 +347,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         found = super().get_changelist_instance(request)
         found.search_help_text = str(self.search_help_text or self._search_help(request))
         if request.GET.get(pages.GUESTS) in (pages.ONLY, pages.TOO):
-            # Django has counted signed-in sessions: without any, it would offer no actions.
+            # Django has counted signed-in sessions. If there were none, it would offer no actions.
             listed = cast(SessionQuerySet, found.root_queryset)
             visitors = listed.only_guests() if request.GET[pages.GUESTS] == pages.ONLY else listed.with_guests()
             found.full_result_count = visitors.count()
@@ -358,7 +357,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OnlineSession], search_term: str
     ) -> tuple[QuerySet[OnlineSession], bool]:
-        """Find a session by its whole id, sessions by address or network, or those of the users who match."""
+        """Find a session by its whole id, sessions by address or network, or sessions of matching users."""
         sessions: SessionQuerySet = queryset  # type: ignore[assignment]
         term = search_term.strip()
         if not term:
@@ -376,9 +375,9 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[dict[str, Any]]:
         """
-        Return up to 3 users whom an empty list asks for, and who are not signed in, as the template reads them.
+        Return up to 3 users who match the search or filter of an empty list, and are not signed in, for the template.
 
-        None if there are more, for administrators who may not see users, and where a site does not list all sessions.
+        Returns none if more match, if the administrator may not see users, or if the site lists a part of the sessions.
         """
         term, user_ids = changelist.query.strip(), request.GET.getlist(pages.USER)
         of_users = users_admin(request, self.admin_site)
@@ -415,10 +414,10 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> QueryDict | None:
         """
-        Return the query that finds browsers by the searched text, if it finds no user but browsers; else None.
+        Return the query that finds browsers by the searched text, if the text matches browsers and no user; else None.
 
         The query has a filter in place of the search. A search that meant users now and browsers later could end
-        other sessions than the page showed.
+        sessions that the page did not show.
         """
         term, has_browser = changelist.query.strip(), filters.BROWSER in request.GET
         if changelist.result_count or has_browser or not term or len(term) > SEARCH_MAX or parse_network(term):
@@ -426,7 +425,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         query = request.GET.copy()
         query.pop(SEARCH_VAR, None)
         query.pop(PAGE_VAR, None)
-        # The filter has a choice of this name.
+        # The filter may have this name as a choice.
         query[filters.BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
         if not sessions_to_end(Access(self, request), query.urlencode()).exists():
             return None
@@ -454,7 +453,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         }
 
     def _search_help(self, request: HttpRequest) -> str:
-        # A theme may show the beginning only: who knows the page of users expects the rest.
+        # The fields come last: a theme may cut the text.
         text = gettext("Search by address, network (198.51.100), browser, session id or user (%(fields)s)")
         return text % {"fields": search_fields(request, self.admin_site)}
 
@@ -485,14 +484,14 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Redirect to the history of the session's user: there is who ended the user's sessions."""
+        """Redirect to the history of the session's user, which names who ended sessions of the user."""
         session = self.get_object(request, unquote(object_id))
         if session is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
         return HttpResponseRedirect(session_page.history_url(session))
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
-        # Django would name a database's reasons, and lead to the index.
+        # Django would speak of a database, and redirect to the index.
         return session_page.redirect_from_gone(Access(self, request), unquote(object_id))
 
     @admin.display(description=gettext_lazy("Size"))

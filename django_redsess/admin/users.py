@@ -56,7 +56,8 @@ def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[An
     """
     Search for users by ``term``, as the admin of users does.
 
-    Who may not see users finds them by user name only: not those whom a ``get_queryset()`` of that admin leaves out.
+    Administrators who may not see users find them by user name only. Users whom a ``get_queryset()`` of the admin of
+    users leaves out are not found.
     """
     of_users, registered = users_admin(request, site), site._registry.get(get_user_model())
     users: QuerySet[Any] = get_user_model()._base_manager.all()
@@ -65,7 +66,7 @@ def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[An
     if of_users is not None and of_users.get_search_fields(request):
         users, _ = of_users.get_search_results(request, users, term)
     else:
-        # By searching other fields, an administrator who may not see users could guess them letter by letter.
+        # An administrator who may not see users could guess other fields letter by letter.
         users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
     return users.order_by("pk")
 
@@ -80,7 +81,7 @@ def search_fields(request: HttpRequest, site: AdminSite) -> str:
 
 
 def _search_field_name(model: type[Model], search_field: str) -> str:
-    # The first character and the last part may say how Django compares.
+    # The first character and the last part may name a comparison.
     lookup = search_field.lstrip("^=@")
     while lookup:
         try:
@@ -92,19 +93,19 @@ def _search_field_name(model: type[Model], search_field: str) -> str:
     return ""
 
 
-LIVE_MAX = 500  # So many live sessions are compared with the sign-ins of a page.
+LIVE_MAX = 500  # The sign-ins of a page are compared with so many live sessions.
 
 SIGN_INS_SHOWN = 5
 """How many of the last sign-ins the pages of a session and of a user show."""
 
 
 def recent_sign_ins(request: HttpRequest, site: AdminSite, user_id: str) -> past_sign_ins.UserSignIns | None:
-    """Return the last sign-ins of a user. None if the administrator may not see them, or none are kept."""
+    """Return the last sign-ins of a user; None if the administrator may not see them, or the site keeps none."""
     return past_sign_ins.sign_ins_for_admin(request, site, user_id, limit=SIGN_INS_SHOWN)
 
 
 def name_among(users: Mapping[str, object], user_id: str) -> str:
-    """Return the name of the user with this primary key; its id if the user is not among ``users``."""
+    """Return the name of the user with this primary key; a text with the key if the user is not in ``users``."""
     found = users.get(user_id)
     name = gettext("user %(id)s") % {"id": user_id} if found is None else str(found)
     return Truncator(name).chars(NAME_MAX)
@@ -149,7 +150,7 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past_sign_
 
 
 def name_of_sign_in(sign_in: past_sign_ins.PastSignIn | OnlineSession) -> tuple[str, datetime | None]:
-    """Return what a live session and its sign-in have in common, and no others."""
+    """Return a key that is the same for a live session and its sign-in, and for no others."""
     return sign_in.user_id, sign_in.created_at
 
 
@@ -157,9 +158,9 @@ def live_urls(
     request: HttpRequest, site: AdminSite, sign_ins: Iterable[past_sign_ins.PastSignIn]
 ) -> dict[tuple[str, datetime | None], str]:
     """
-    Return the URLs of the pages of those of the sessions that live, by :func:`name_of_sign_in`.
+    Return the URLs of the pages of the sessions that live, by :func:`name_of_sign_in`.
 
-    Only of those that the administrator may see, and of the newest 500.
+    Sessions that the administrator may not see are left out, and all but the newest 500 of these users.
     """
     user_ids = {each.user_id for each in sign_ins if not each.ended_at}
     if not user_ids or (access := access_to_sessions(request, site)) is None:
@@ -175,7 +176,7 @@ def live_urls(
 def names_of_enders(
     request: HttpRequest, site: AdminSite, sign_ins: Iterable[past_sign_ins.PastSignIn]
 ) -> dict[str, str]:
-    """Return the names of the users who ended these, by primary key. Who may not be seen is named by that key."""
+    """Return the names of the users who ended these, by primary key. A user who may not be seen has the key as name."""
     user_ids = {each.by for each in sign_ins}
     others = user_ids - {"", *(each.user_id for each in sign_ins)}
     users = named_users(request, site, others) if others else {}
@@ -184,9 +185,9 @@ def names_of_enders(
 
 def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
     """
-    Describe the limit of a user's sessions. ``""`` for administrators who may not see the user.
+    Describe the limit of a user's sessions. ``""`` if the administrator may not see the user.
 
-    They must not learn whether there is a user with this id, nor what the limit may tell, such as who is staff.
+    They must not learn whether a user has this id, nor what the limit may reveal, such as who is staff.
     """
     return user_limit.describe(visible_users(request, site, {user_id}).get(user_id))
 
@@ -200,8 +201,8 @@ def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) ->
 
     ``message`` is shown on the devices of the user. ``note`` is saved in the user's history only.
 
-    Return the sessions that have ended, the least number of replicas that have confirmed (or None), and whether an
-    outage has left some.
+    Return the sessions that have ended, the least number of replicas that have confirmed (or None), and whether
+    sessions are left because of an outage.
     """
     using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
 
@@ -209,8 +210,8 @@ def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) ->
         done.append(_end_user_sessions(request, user_id_of(user), message, note))
 
     with transaction.atomic(using=using):
-        # Sessions end after the commit: until then, the user could sign in again. This runs before the signal of
-        # END_ON_DEACTIVATION, whose message is another one.
+        # Sessions end after the commit: before it, the user could sign in again. This callback runs before that of
+        # END_ON_DEACTIVATION, which has another message.
         transaction.on_commit(end_after_commit, using=using)
         user.is_active = False
         user.save(update_fields=["is_active"])

@@ -30,7 +30,7 @@ _FIELDS = ("online_sessions", "last_sign_ins")
 
 
 def _put_around(response: TemplateResponse, template: str, context: dict[str, Any]) -> None:
-    """Let ``template`` extend that of ``response``, which may be one of the site's own or of its theme."""
+    """Let ``template`` extend the template of ``response``, which may be of the site or of a theme."""
     page = response.resolve_template(response.template_name)
     response.context_data = {**(response.context_data or {}), **context, "redsess_page": page}
     response.template_name = template
@@ -41,8 +41,8 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     For the admin of your user model: show the user's sessions on the user's page, and add an action that ends them.
 
     Use it as ``class UserAdmin(UserSessionsMixin, django.contrib.auth.admin.UserAdmin)``. Administrators who may view
-    online sessions see them. Those who may end online sessions also get a button and the action. Where sign-ins are
-    kept, those who may view them see the last five. The user's history links to both.
+    online sessions see them. Administrators who may end online sessions also get a button and the action. If sign-ins
+    are kept, administrators who may view them see the last five. The user's history links to both.
     """
 
     class Media:
@@ -55,7 +55,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             self.actions = [*self.actions, "end_sessions"]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        # A page without fieldsets shows all readonly fields: take ours out, and add it where it is allowed.
+        # A page without fieldsets shows all read-only fields: take ours out, and add them below if allowed.
         fieldsets: list[tuple[Any, Any]] = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in _FIELDS]})
             for title, options in super().get_fieldsets(request, obj)
@@ -63,7 +63,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         fields = list[str]()
         if obj is not None and (access := access_to_sessions(request, self.admin_site)) is not None:
             user_ids = [user_id_of(obj)]
-            # Django calls the method that shows the field without the request.
+            # Django calls the method that shows the field, and passes no request.
             obj.redsess_sessions = access.sessions().of_users(user_ids)
             obj.redsess_block = shown_block(access, obj)
             if access.may_end():
@@ -81,12 +81,12 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         response = super().render_change_form(request, context, *args, **kwargs)
         block = getattr(context.get("original"), "redsess_block", None)
         if block and block.fields and isinstance(response, TemplateResponse):
-            # HTML has no form in a form: the one that lifts the block stands behind that of the page.
+            # HTML forms can't be nested: the form that lifts the block stands behind the form of the page.
             _put_around(response, "admin/django_redsess/user_page.html", {"block_of_user": block})
         return response
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Show the history as ever, below links to what it does not have: the user's sign-ins, and online sessions."""
+        """Show the history, below links to the user's sign-ins and online sessions."""
         response = super().history_view(request, object_id, extra_context)
         user = (getattr(response, "context_data", None) or {}).get("object")
         links = [] if user is None else self._links_of_history(request, user_id_of(user))
@@ -122,7 +122,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
 
     @admin.display(description=gettext_lazy("online sessions"))
     def online_sessions(self, user: AbstractBaseUser) -> str:
-        """Show how many sessions the user has and may have, with a link to them, and a button for who may end them."""
+        """Show how many sessions the user has and may have, with a link to them, and a button if they may be ended."""
         user_id, limit = user_id_of(user), paragraph_html(user_limit.describe(user))
         if block := getattr(user, "redsess_block", None):
             limit += render_to_string(

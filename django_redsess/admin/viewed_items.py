@@ -28,8 +28,8 @@ from django_redsess.conf import conf
 from django_redsess.models import PopularItem
 from django_redsess.querysets import RankingQuerySet, item_of, visible
 
-NAMED_MAX = 1000  # A search looks at the names of so many items, the most viewed ones.
-LEAST_SHARE = 0.001  # A smaller share is shown as less than this one.
+NAMED_MAX = 1000  # A search compares the names of so many of the most viewed items.
+LEAST_SHARE = 0.001  # A smaller share is shown as "< 0.1%".
 
 
 @admin.register(PopularItem)
@@ -48,13 +48,13 @@ class PopularItemAdmin(ListAdmin):
         return PopularItem.viewed.resolving(partial(item_links, request, self.admin_site)).counting_once()
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> PopularItem | None:
-        # Some databases raise an error for text with a NUL character, when Django looks for the history.
+        # Django looks for the history, and some databases raise an error for a NUL character.
         return None if "\0" in object_id else super().get_object(request, object_id, from_field)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[PopularItem], search_term: str
     ) -> tuple[QuerySet[PopularItem], bool]:
-        """Find an item by its whole id, and those of the first 1 000 whose names have all words of the term."""
+        """Find an item by its whole id, and items among the first 1 000 whose names have all words of the term."""
         term, ranking = search_term.strip(), cast(RankingQuerySet, queryset)
         if not term:
             return ranking, False
@@ -85,7 +85,7 @@ class PopularItemAdmin(ListAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Redirect to the item in the list. Lines of the history link here, but an item has no page."""
+        """Redirect to the item in the list: an item has no page, but entries of the history link here."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         return self.redirect_to_list({SEARCH_VAR: unquote(object_id)})
@@ -103,7 +103,7 @@ class PopularItemAdmin(ListAdmin):
 
     @admin.action(description=gettext_lazy("Reset views of selected items"), permissions=["reset"])
     def reset_selected(self, request: HttpRequest, queryset: QuerySet[PopularItem]) -> HttpResponse:
-        """Ask whether to reset the selected items, or all items: all of a list without a search."""
+        """Ask whether to reset the selected items, or all items that match."""
         return self.ask_before_reset(request, cast(RankingQuerySet, queryset).items)
 
     def confirm_view(self, request: HttpRequest) -> HttpResponse:
@@ -118,7 +118,7 @@ class PopularItemAdmin(ListAdmin):
         return self._reset_named(request, [item_of(key) for key in request.POST.getlist("item")])
 
     def ask_before_reset(self, request: HttpRequest, items: Sequence[str] | None) -> HttpResponse:
-        """Show which items would be reset: ``items``, or all for None."""
+        """Show which items would be reset. None stands for all items."""
         self._require_permission(request)
         if items is None:
             number, count, _ = viewed.total()
@@ -138,11 +138,11 @@ class PopularItemAdmin(ListAdmin):
         counts: dict[str, int] = {}
         try:
             for item in chosen:
-                # A text that can't be an id was never viewed.
+                # An invalid id was never viewed.
                 with suppress(ValueError):
                     counts[item] = viewed.reset(item)
         finally:
-            # In an outage half-way, too.
+            # Also in an outage half-way.
             done = {item: count for item, count in counts.items() if count}
             self._log(request, done)
         if not done:

@@ -1,5 +1,5 @@
-// The list of sessions refreshes itself every 30 seconds, if its reader has ticked the box. The requests are passive:
-// they prolong no session. Nothing is announced to screen readers unless it fails.
+// Refreshes the list of sessions every 30 seconds, if its reader has ticked the box. The requests are passive: they
+// prolong no session. Screen readers announce failures only.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
   const line = document.querySelector("[data-redsess-refresh]");
