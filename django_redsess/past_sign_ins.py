@@ -1,8 +1,8 @@
 """
-Where pages of the core read sign-ins of the past. Public.
+The source of past sign-ins for pages of the core. Public.
 
-An app that stores them calls :func:`register`, as ``django_redsess.contrib.history`` does. Without one, the pages ask
-nothing and do not change.
+An app that stores sign-ins calls :func:`register`, as ``django_redsess.contrib.history`` does. Without a source, pages
+show no past sign-ins.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class PastSignIn(NamedTuple):
     A sign-in, and what became of its session.
 
     ``user_id`` is the primary key as text. ``ended_at`` is None if no end is known: the session may live. If
-    ``ended_is_about`` is set, it is not exact. ``reason`` is the value of a :class:`django_redsess.signals.Reason` or a
-    word of the app's own, ``""`` if it is not known, and ``reason_text`` says it in the reader's language. ``by`` is
-    the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is what the user
-    was told. ``is_new_device`` tells whether the device was new, None if that is not known. ``place`` is where the
+    ``ended_is_about`` is set, the time is not exact. ``reason`` is a :class:`django_redsess.signals.Reason` as text, or
+    a word of the app's own, ``""`` if it is not known. ``reason_text`` is its text in the reader's language. ``by``
+    is the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is the message
+    to the user. ``is_new_device`` tells whether the device was new, None if that is not known. ``place`` is where the
     address is: pages set it, see :func:`with_places`. ``id`` is the sign-in's id at the source. All times are aware
     datetimes.
     """
@@ -60,7 +60,7 @@ class UserSignIns(NamedTuple):
 
 
 class SignInSource(Protocol):
-    """What an app that stores sign-ins answers to pages. It handles the errors of its database itself."""
+    """An app that stores sign-ins. It handles the errors of its database itself."""
 
     def ended_sign_ins(self, user_id: str, *, limit: int) -> list[PastSignIn]:
         """Return the user's latest sign-ins whose sessions have ended, the newest first: for the user's own page."""
@@ -75,23 +75,23 @@ _source: SignInSource | None = None
 
 
 def register(source: SignInSource | None) -> None:
-    """Have pages read sign-ins of the past from ``source``, in place of one registered before. None: show none."""
+    """Make ``source`` the source of past sign-ins, in place of an earlier one. With None, pages show none."""
     global _source
     _source = source
 
 
 def ended_sign_ins(user_id: str, *, limit: int) -> list[PastSignIn]:
-    """Return what :meth:`SignInSource.ended_sign_ins` does; an empty list without a source."""
+    """Call :meth:`SignInSource.ended_sign_ins` of the source. Return an empty list without a source."""
     return _source.ended_sign_ins(user_id, limit=limit) if _source else []
 
 
 def sign_ins_for_admin(request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UserSignIns | None:
-    """Return what :meth:`SignInSource.sign_ins_for_admin` does; None without a source."""
+    """Call :meth:`SignInSource.sign_ins_for_admin` of the source. Return None without a source."""
     return _source.sign_ins_for_admin(request, site, user_id, limit=limit) if _source else None
 
 
 def with_places(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
-    """Return the sign-ins with the places of their addresses. They are asked for together: call this once a page."""
+    """Return the sign-ins with the places of their addresses, looked up in one query: call this once a page."""
     sign_ins = list(sign_ins)
     found = places.find_places(each.address for each in sign_ins)
     return [each._replace(place=found.get(each.address, "")) for each in sign_ins] if found else sign_ins
@@ -99,7 +99,7 @@ def with_places(sign_ins: Iterable[PastSignIn]) -> list[PastSignIn]:
 
 def end_text(sign_in: PastSignIn) -> str:
     """
-    Say why the session has ended, and by whom, as an administrator reads it. ``""`` if no end is known.
+    Return the text for administrators that says why the session has ended, and by whom. ``""`` if no end is known.
 
     The text has the placeholder ``%(name)s`` for the name of the user who ended it, if that is not the session's user.
     """
@@ -119,9 +119,9 @@ def end_text(sign_in: PastSignIn) -> str:
 
 def own_end_text(sign_in: PastSignIn, *, maximum: int | None = None) -> str:
     """
-    Say why the session has ended, as its user reads it. Administrators have no name there.
+    Return the text for the user that says why the session has ended. It names no administrator.
 
-    ``maximum`` is how many sessions the user may have, if that is known.
+    ``maximum`` is how many sessions the user may have, if known.
     """
     if sign_in.reason == Reason.KICKED:
         is_own = sign_in.by == sign_in.user_id

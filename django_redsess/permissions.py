@@ -41,9 +41,9 @@ class Rules:
     """
     The rules for administrators. :confval:`PERMISSIONS` names a site's own class, which derives from this one.
 
-    It is made without arguments, once a process.
-    In each method, ``user`` is the administrator who asks. The other argument is the session or the user that it is
-    about. None stands for none in particular: whether the administrator may do it at all, though perhaps not to each.
+    The class is instantiated without arguments, once per process. In each method, ``user`` is the administrator. The
+    other argument is the session or the user in question. With None, the method tells whether the administrator may do
+    this at all, though perhaps not to each session or user.
     """
 
     def may_see(self, user: Administrator, session: OnlineSession | None = None) -> bool:
@@ -54,8 +54,8 @@ class Rules:
         """
         Return those of ``sessions`` that ``user`` may see. Ours returns all.
 
-        Unlike ``may_see``, this is a condition that the store applies: to lists, searches, counts and ends. ``may_see``
-        is asked about each session, by the JSON API also for lists and counts.
+        The store applies this condition to lists, searches, counts and ends. ``may_see`` is called for each session
+        instead; the JSON API calls it for lists and counts, too.
         """
         return sessions
 
@@ -80,9 +80,9 @@ class Rules:
         """
         Return the primary keys, as text, of the users whose sessions ``user`` may not end: at most 1 000.
 
-        This is ``may_end`` as a condition that the store applies to long lists. Ours returns the superusers. In a
-        subclass with its own ``may_end``, it returns none, and ``may_end`` is asked about each session of a list. If
-        the subclass has both, ``may_end`` is asked about single sessions only: both have to say the same.
+        The store applies this condition to long lists, in place of ``may_end``. Ours returns the superusers. In a
+        subclass with its own ``may_end``, it returns none, and ``may_end`` is called for each session of a list. If the
+        subclass has both, ``may_end`` is called for single sessions only: both methods must agree.
         """
         if self.ends_by_own_rule or is_superuser(user) or not users_have("is_superuser"):
             return []
@@ -95,7 +95,7 @@ class Rules:
     @property
     def asks_each(self) -> bool:
         """
-        Whether ``may_see`` and ``may_end`` are asked about each session of a long list. Not for a subclass to override.
+        Whether ``may_see`` and ``may_end`` are called for each session of a long list. Not for a subclass to override.
 
         True if a subclass has its own ``may_see``, or its own ``may_end`` without ``protected_users``.
         """
@@ -132,7 +132,7 @@ class Rules:
         """
         Tell whether ``user`` may block users and lift blocks, or block ``other`` and lift that block.
 
-        Ours allows it to who may see the block. Nobody blocks oneself. Only superusers block superusers.
+        Ours allows it if ``user`` may see the block. Nobody blocks oneself. Only superusers block superusers.
         """
         return self.may_see_block(user, other) and (other is None or is_in_reach(user, other))
 
@@ -140,7 +140,7 @@ class Rules:
         """
         Return for how long ``user`` may block ``other``: for a week, or longer if ``user`` may change users.
 
-        Who may not could keep a user out for good, which is deactivation, and takes the permission to change the user.
+        A longer block keeps a user out for good. That is a deactivation, which needs the permission to change users.
         """
         users = get_user_model()._meta
         may_change = user.has_perm(f"{users.app_label}.{get_permission_codename('change', users)}")
@@ -150,8 +150,8 @@ class Rules:
         """
         Tell whether ``user`` may deactivate accounts, or that of ``other``.
 
-        The admin of users has to let ``user`` change "active" besides. Ours adds that nobody deactivates the own
-        account, and only superusers deactivate superusers.
+        The admin of users must let ``user`` change "active", too. Ours adds that nobody deactivates their own account,
+        and only superusers deactivate superusers.
         """
         return other is None or is_in_reach(user, other)
 
@@ -190,21 +190,21 @@ def _load_rules(path: str) -> Rules:
 
 def is_own_session(user: AbstractBaseUser, session: online.Session | OnlineSession) -> bool:
     """
-    Tell whether ``session`` is one of ``user``'s own, which ``user`` sees and ends on the pages of their own sessions.
+    Tell whether ``session`` belongs to ``user``, who may then see and end it on the self-service pages.
 
-    No rule of a site's own changes that.
+    A site's rules do not change this.
     """
     return session.user_id == user_id_of(user)
 
 
 def keeps_all_of(sessions: SessionQuerySet, user_id: str) -> bool:
-    """Tell whether ``sessions``, those that an administrator may see, leave out none of a user."""
+    """Tell whether ``sessions``, which an administrator may see, include all sessions of a user."""
     of_user, every = sessions.of_users([user_id]), OnlineSession.online.of_users([user_id])
     return of_user.sids is None and of_user.session_filter == every.session_filter
 
 
 def unstored_session(user_id: str, user: AbstractBaseUser | None) -> OnlineSession:
-    """Return a session of a user that is not stored, to ask rules about. ``user`` is None for a deleted user."""
+    """Return a session that is not stored, to call rules with. ``user`` is None for a deleted user."""
     now = known_server_time()
     return OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
 
@@ -214,7 +214,7 @@ def _overrides(own: Rules, name: str) -> bool:
 
 
 def users_have(field: str) -> bool:
-    """Tell whether users have this field: a user model of the site's own may lack it."""
+    """Tell whether the user model has this field: a site's own model may lack it."""
     return field in {each.name for each in get_user_model()._meta.get_fields()}
 
 
@@ -223,5 +223,5 @@ def is_superuser(user: object) -> bool:
 
 
 def is_in_reach(user: Administrator, other: AbstractBaseUser) -> bool:
-    """Tell whether ``other`` is somebody else than ``user``, and a superuser only if ``user`` is one, too."""
+    """Tell whether ``other`` is another user, and no superuser unless ``user`` is one, too."""
     return other.pk != user.pk and (is_superuser(user) or not is_superuser(other))

@@ -25,7 +25,7 @@ from django_redsess.online.labels import in_our_language
 from django_redsess.session.store import django_request, session_of
 
 OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
-"""Endings of the names of headers that only caches in front of the site read. See RFC 9213."""
+"""Suffixes of headers that only caches in front of the site read. See RFC 9213."""
 
 FRESH = frozenset({"public", "s-maxage", "max-age"})
 
@@ -39,9 +39,9 @@ def is_shared(response: HttpResponseBase) -> bool:
     """
     Tell whether shared caches may store this response, or use it to update a stored one.
 
-    They may if a header tells how long it is fresh. 0 seconds count, too: such a response may be stored, and sent to
-    others when the site confirms it. ``private`` and ``no-store`` forbid it. Caches in front of the site prefer their
-    own headers to ``Cache-Control``: ``Surrogate-Control``, ``CDN-Cache-Control``, and those of single networks.
+    They may if a header gives its freshness. 0 seconds count, too: such a response may be stored, and sent to others
+    when the site confirms it. ``private`` and ``no-store`` forbid it. Caches in front of the site prefer their own
+    headers to ``Cache-Control``: ``Surrogate-Control``, ``CDN-Cache-Control``, and headers of single networks.
     """
     headers = response.headers
     own_rules = [said for name, said in headers.items() if name.lower().endswith(OF_CACHES_IN_FRONT)]
@@ -53,7 +53,7 @@ def is_shared(response: HttpResponseBase) -> bool:
 
 
 def _forbids_sharing(said: str) -> bool:
-    # With a value, private is about single headers. Caches that know must-understand ignore no-store beside it.
+    # "private" with a value forbids single headers only. Caches that know must-understand ignore no-store beside it.
     directives = {part.strip().lower() for part in said.split(",")}
     return "private" in directives or ("no-store" in directives and "must-understand" not in directives)
 
@@ -91,14 +91,14 @@ def delete_session_cookie(response: HttpResponseBase) -> None:
 
 
 def send_new_key(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Set the cookie of a failed response if the session has been stored under a new key, as after a sign-in."""
+    """Set the session cookie on an error response if the session was stored under a new key, as after a sign-in."""
     session = session_of(request)
     if session is not None and session.stored_key not in (None, cookie_key(request)):
         set_session_cookie(session, response)
 
 
 def sign_out_request(request: Any) -> None:
-    """Take the user from ``request``, whose sign-in was refused."""
+    """Make ``request`` anonymous again after its sign-in was refused."""
     # As in Django's logout(). Imported here, since a site may not have django.contrib.auth installed.
     from django.contrib.auth.models import AnonymousUser
 
@@ -107,7 +107,7 @@ def sign_out_request(request: Any) -> None:
     async def auser() -> AnonymousUser:
         return nobody
 
-    # A request around Django's keeps what is written to it.
+    # A wrapper around Django's request keeps attributes of its own.
     for each in (request, django_request(request)):
         if hasattr(each, "user"):
             each.user = nobody
@@ -124,12 +124,12 @@ def unavailable_response(
     request: HttpRequest, error: Exception | None = None, instead_of: HttpResponseBase | None = None
 ) -> HttpResponse:
     """
-    Return the response 503: the sessions can't be reached. Nobody is signed out by it.
+    Return the response 503: the server of the sessions can't be reached. It signs nobody out.
 
     Browsers get the template ``django_redsess/503.html``, other clients JSON. A view of :func:`with_problem_details`
     sends problem details to all. The page is rendered without the request, since its user is unknown. If rendering
-    fails, the page is a line of text. ``error`` is the outage, unless the session has met it. This response also closes
-    what ``instead_of``, the response that it replaces, would have closed.
+    fails, the page is a line of text. ``error`` is the outage, unless the session has recorded one. The
+    response replaces ``instead_of``, and closes the resources of it.
     """
     session = session_of(request)
     outage = (session.unavailable if session is not None else None) or error
@@ -173,7 +173,7 @@ def busy_response(request: HttpRequest) -> HttpResponse:
 
 
 def _program_response(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
-    """Return an error as problem details or as JSON. None for a browser."""
+    """Return an error as problem details or JSON. None for browsers."""
     if wants_problem_details(request):
         return problem_response(status, detail, **more)
     return JsonResponse({"detail": detail, **more}, status=status) if _wants_json(request) else None
@@ -195,7 +195,7 @@ def refused_response(
     request: HttpRequest, error: SignInRefused, instead_of: HttpResponseBase | None = None
 ) -> HttpResponse | None:
     """
-    Return the response 403 to a sign-in that was refused; None if the site has a page of its own: Django shows that.
+    Return the response 403 to a refused sign-in. None if the site has its own page, which Django shows.
 
     Browsers get the template ``django_redsess/403.html``, other clients JSON. A view of :func:`with_problem_details`
     sends problem details to all. ``instead_of`` is the response that it replaces, if any.
@@ -228,15 +228,15 @@ ENDED_MEANWHILE = "Your session was ended while this request was answered."
 
 def session_ended_response(instead_of: HttpResponseBase) -> HttpResponse:
     """
-    Return the response 401 of a view of :func:`with_problem_details` whose session can't be saved any more.
+    Return the response 401 of a view of :func:`with_problem_details` whose session has ended during the request.
 
-    ``instead_of`` is the response that it replaces.
+    It replaces ``instead_of``.
     """
     return _finish_refusal(problem_response(401, ENDED_MEANWHILE), instead_of)
 
 
 def _finish_refusal(response: HttpResponse, instead_of: HttpResponseBase | None = None) -> HttpResponse:
-    """Return ``response`` for no cache to store. It also closes what ``instead_of``, the replaced one, would close."""
+    """Return ``response``, which no cache may store, and which closes the resources of ``instead_of``."""
     response.headers["Cache-Control"] = "no-store"
     if instead_of is not None:
         response._resource_closers.extend(instead_of._resource_closers)  # type: ignore[attr-defined]
@@ -257,7 +257,7 @@ def wants_problem_details(request: HttpRequest) -> bool:
 
 
 def _wants_json(request: HttpRequest) -> bool:
-    # Browsers name text/html if they show a page. A client that takes anything is a program.
+    # Browsers ask for text/html when they show a page. A client that accepts */* only is a program.
     accept = request.headers.get("Accept", "")
     is_named = not accept or "text/html" in accept.lower()
     return not is_named or request.get_preferred_type(["text/html", "application/json"]) == "application/json"
@@ -266,7 +266,7 @@ def _wants_json(request: HttpRequest) -> bool:
 def _for_developers(outage: Exception | None) -> dict[str, str]:
     cause = getattr(outage, "cause", "")
     if not cause:
-        # No setting mends it: too many requests change one session, or a cluster is moving it.
+        # No setting helps: too many requests change one session, or a cluster is moving it.
         return {"cause": str(outage)}
     entry = f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]['LOCATION']"
     return {"cause": cause, "setting": f"{entry}: manage.py check says what may be wrong with it."}
@@ -284,7 +284,7 @@ def with_problem_details(view: View) -> View:
     """
     Mark ``view`` as one whose errors are problem details (RFC 9457).
 
-    The middleware answers so, too: in an outage, and if the session ends while the request is answered.
+    The middleware sends problem details for it, too: in an outage, and if the session ends during the request.
     """
     view.wants_problem_details = True  # type: ignore[attr-defined]
     return view

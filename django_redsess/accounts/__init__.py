@@ -3,9 +3,9 @@ End a user's sessions when the account changes.
 
 Public: ``logout_everywhere`` and its async variant ``alogout_everywhere``, ``without_limit``.
 
-Django's signals report when a user is saved or deleted, in the admin or elsewhere: see ``signals``. The sessions end
-when the database has committed the change. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for
-each user. ``views`` and ``urls`` are the pages of a user's own sessions.
+Django's signals report each saved or deleted user: see ``signals``. The sessions end once the database has committed
+the change. ``QuerySet.update()`` sends no signals: call :func:`logout_everywhere` for each user. ``views`` and ``urls``
+are the self-service pages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def logout_everywhere(user: AbstractBaseUser, *, keep: str | None = None, messag
     End the sessions of ``user``, except the one whose sid is ``keep``. Return how many have ended.
 
     If the present request is in one of them, it continues as a guest's request. If it is in the session that is kept,
-    this session gets a new key, so that a copy of its cookie is worth nothing. ``message`` is shown on the user's
+    this session gets a new key, which makes a copy of its cookie worthless. ``message`` is shown on the user's
     other devices, at most 200 characters. Without a message nothing is shown there. The signal ``sessions_ended`` has
     the reason ``invalidated``; with :func:`django_redsess.online.end_user` it is ``kicked``.
 
@@ -53,9 +53,9 @@ async def alogout_everywhere(user: AbstractBaseUser, *, keep: str | None = None,
 
 
 def end_everywhere(user_id: str, request: HttpRequest | None, *, keep: str | None, message: str) -> Steps[EndedCount]:
-    """End the sessions of a user. If ``request`` is in one of them, it goes on as a guest's."""
+    """End the sessions of a user. If ``request`` is in one of them, it continues as a guest's request."""
     session = session_of(request)
-    # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
+    # The present session is flushed below: otherwise its save would find it gone, and fail the request.
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
         is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id

@@ -21,13 +21,11 @@ __all__ = ["SessionLimitAuthenticationForm"]
 
 class SessionLimitAuthenticationForm(AuthenticationForm):
     """
-    Django's sign-in form, with an error for users who have as many sessions as ``MAX_SESSIONS_PER_USER`` allows.
+    Django's sign-in form, with an error for blocked users, and one for users who have reached their limit of sessions.
 
-    Who is blocked gets an error, too: see :func:`django_redsess.online.block`.
-
-    The first error is raised only if ``SESSION_LIMIT_POLICY`` is ``"refuse"``. The form shows the error, and the
-    guest's session stays. If a user signs in twice at the same moment, ``login()`` may still refuse one of the two
-    sign-ins.
+    See :func:`django_redsess.online.block`, and ``MAX_SESSIONS_PER_USER`` for the limit. The limit is an error only if
+    ``SESSION_LIMIT_POLICY`` is ``"refuse"``. With an error, the guest's session stays. If a user signs in twice at the
+    same moment, ``login()`` may still refuse one of the two sign-ins.
 
     A subclass may set its own text in ``error_messages["session_limit"]``. ``%(maximum)d`` is the limit. For the admin,
     set the site's ``login_form`` to ``class AdminForm(SessionLimitAuthenticationForm, AdminAuthenticationForm)``.
@@ -37,13 +35,13 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         """
         Raise ValidationError if ``user`` may not sign in.
 
-        The code is ``session_limit`` if the user has too many sessions, and ``blocked`` if the user is blocked. Other
-        codes are those of Django's form. Raises SessionStoreUnavailable in an outage.
+        Its code is ``session_limit`` if the user has too many sessions, ``blocked`` if the user is blocked, or one of
+        Django's form. Raises SessionStoreUnavailable in an outage.
         """
         super().confirm_login_allowed(user)  # type: ignore[arg-type]
         session = session_of(self.request)
         try:
-            # Not by its truth: an empty session is false.
+            # Compared with None, because an empty session is falsy.
             (SessionStore() if session is None else session).refuse_blocked(user_id_of(user))
         except SignInRefused as refused:
             raise ValidationError(str(refused), code="blocked") from refused
@@ -55,6 +53,6 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
         # A user who signs in again in the same session needs no further session.
         own = str(data.get(SESSION_KEY)) == user_id
         if not own and online.count(user_ids=[user_id]) >= limit.maximum:
-            # A form with several bases may have the error_messages of another base.
+            # With several base classes, error_messages may come from another one.
             text = self.error_messages.get("session_limit", user_limit.REFUSED)
             raise ValidationError(text, code="session_limit", params={"maximum": limit.maximum})

@@ -1,7 +1,7 @@
 """
-The password is asked again before a user ends other sessions: somebody else may sit at a device that is signed in.
+The password is asked again before a user ends other sessions: somebody else may sit at a signed-in device.
 
-Where django-allauth is installed, its own pages ask, and programs are told where. It may want another proof than the
+Where django-allauth is installed, its own pages ask, and programs get the URL. It may ask for another proof than the
 password.
 """
 
@@ -29,16 +29,16 @@ from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import drive
 
 RECENT_SECONDS = 300
-"""The password is not asked for so long after a sign-in, or after it was given. Wrong ones count for so long, too."""
+"""How long after a sign-in, or after the password was given, nothing is asked. Wrong passwords count as long."""
 
 TRIES_MAX = 5
 
 GIVEN_KEY = "_redsess_password_given"
-"""Where the data of a session have the server's time, in milliseconds, at which the password was given."""
+"""Key in a session's data: the server's time, in milliseconds, at which the password was given."""
 
 
 class PasswordForm(forms.Form):
-    """Asks for the password of the user who is signed in. Once ``is_locked``, it takes none for a while."""
+    """Asks for the password of the signed-in user. Once ``is_locked``, it accepts none for a while."""
 
     password = forms.CharField(
         label=gettext_lazy("Password"),
@@ -50,14 +50,13 @@ class PasswordForm(forms.Form):
 
 def ask_password(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     """
-    Return the form that is to be shown, or None: then ``user`` may go on.
+    Return the form that asks ``user`` for the password, or None if ``user`` may go on.
 
-    If ``request``, a POST, has a password, that is checked. After the right one, the session gets a new key, so
-    that a copy of its cookie does not profit. If allauth is to ask, this raises an exception that its middleware
-    answers.
+    If ``request``, a POST, has a password, it is checked. After the right one, the session gets a new key, so that a
+    copy of its cookie gains nothing. If allauth must ask, this raises an exception that its middleware handles.
     """
     session = session_of(request)
-    # Who is signed in without a session sends a password or a token with each request.
+    # Without a session, each request has a password or a token.
     if session is None or SESSION_KEY not in session or not conf.REAUTHENTICATE:
         return None
     now = reading.read_time(keyspace().of_sid(session.stored_sid or "")).run()
@@ -75,9 +74,9 @@ def ask_password(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm |
 
 def form_to_show(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm | None:
     """
-    Return the form that :func:`ask_password` will return for the POST of the page that is shown now, by GET.
+    Return the form for a page shown by GET: the one that :func:`ask_password` will return for its POST.
 
-    None: the password is not asked for, or allauth will ask on its own page.
+    None if no password is needed, or if allauth will ask on its own page.
     """
     try:
         return ask_password(request, user)
@@ -88,7 +87,7 @@ def form_to_show(request: HttpRequest, user: AbstractBaseUser) -> PasswordForm |
 
 
 def needs_password(request: HttpRequest, user: AbstractBaseUser) -> bool:
-    """Tell whether ``user`` has to give the password first, or to authenticate again with allauth. For programs."""
+    """Tell whether ``user`` must first give the password, or authenticate again with allauth. For the API."""
     try:
         return ask_password(request, user) is not None
     except PermissionDenied:
@@ -102,11 +101,10 @@ def needs_password(request: HttpRequest, user: AbstractBaseUser) -> bool:
 @sensitive_variables()
 def give_password(request: HttpRequest, user: AbstractBaseUser, password: str) -> PasswordForm | None:
     """
-    Check the password of ``user``, whether or not it is asked for just now. Return None if it is right.
+    Check the password of ``user``, even if none is needed just now. Return None if it is right.
 
-    Otherwise return the form with what is wrong. The session gets a new key, as by :func:`ask_password`. A user who is
-    signed in without a session is never asked: any password will do. Not for a user whom allauth asks: see
-    :func:`allauths_url`.
+    Otherwise return the form with its errors. The session gets a new key, as by :func:`ask_password`. A user without a
+    session is never asked: any password is accepted. Not for users whom allauth asks: see :func:`allauths_url`.
     """
     session = session_of(request)
     if session is None or SESSION_KEY not in session:
@@ -121,12 +119,12 @@ def _checked_form(
 ) -> PasswordForm | None:
     form = PasswordForm(data if "password" in data else None)
     user_id, is_try = user_id_of(user), form.is_valid()
-    # Counted first: of many requests at the same time, no more than these go on.
+    # Counted before the check: of many concurrent requests, at most TRIES_MAX go on.
     left = drive(tries.count(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try))
     form.is_locked = not left
     if form.is_locked or not is_try:
         return form
-    # As Django's form names it, whatever the user model calls it. The site's backends may limit the tries themselves.
+    # "username" as in Django's form, whatever the field of the user model. Backends may limit the tries themselves.
     try:
         found = authenticate(request, username=user.get_username(), password=form.cleaned_data["password"])
     except Exception as error:
@@ -138,7 +136,7 @@ def _checked_form(
         return form
     drive(tries.forget(session, user_id))
     if session.loaded_user_id != user_id:
-        # The user of a token, in the browser of somebody else: that session is not theirs.
+        # The user is authenticated by a token. The session in this browser belongs to somebody else.
         return None
     session[GIVEN_KEY] = now
     # Django may have stored another hash of the same password.
@@ -149,9 +147,9 @@ def _checked_form(
 
 def _forget_variables(error: BaseException | None) -> None:
     """
-    Clear the variables of the functions that ``error`` and its causes came through, and that are over by now.
+    Clear the local variables in the tracebacks of ``error`` and of its causes.
 
-    Those of a backend have the password, and Django's reports show them unless each function says otherwise.
+    Local variables of a backend hold the password. Django's error reports show them unless each function hides them.
     """
     known = set[int]()
     while error is not None and id(error) not in known:
@@ -166,9 +164,9 @@ def _is_recent(at: int | None, now: int) -> bool:
 
 def allauths_url(user: AbstractBaseUser) -> str:
     """
-    Return the URL where allauth has ``user`` authenticate again. ``""`` if it does not: then our form asks.
+    Return the URL where ``user`` authenticates again with allauth. ``""`` if our form asks.
 
-    It is the path of allauth's own API, where the site has that, else of its page for the user.
+    It is in allauth's own API if the site has that, else it is allauth's page for the user.
     """
     if not apps.is_installed("allauth.account"):
         return ""
@@ -186,7 +184,7 @@ def _page_of_allauth() -> str:
 
 
 def _methods_of(user: AbstractBaseUser) -> Sequence[Mapping[str, Any]]:
-    """Return how ``user`` can authenticate again on allauth's pages, the first one first."""
+    """Return the methods by which ``user`` can authenticate again on allauth's pages, in allauth's order."""
     # Imported here, since few sites have it.
     from allauth.account.adapter import get_adapter
 
@@ -211,14 +209,14 @@ def _is_asked_by_allauth(request: HttpRequest, user: AbstractBaseUser) -> bool:
 
 
 def _ask_by_allauth() -> None:
-    """Raise allauth's exception where it has a page. Afterwards allauth repeats the request."""
+    """Raise allauth's exception if it has a page. Afterwards allauth repeats the request."""
     from allauth.account import app_settings
     from allauth.core.exceptions import ReauthenticationRequired
 
     if _page_of_allauth():
         raise ReauthenticationRequired
     if "password" not in getattr(app_settings, "REAUTHENTICATION_METHODS", ("password",)):
-        # Our page can't ask for anything else.
+        # Our page can ask for a password only.
         raise PermissionDenied
 
 

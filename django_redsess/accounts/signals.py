@@ -41,8 +41,7 @@ def receive_sign_ins() -> None:
     """
     Connect to Django's signals about sign-ins. Called once, before any app is ready.
 
-    So other receivers come later: they hear of no sign-in that is refused, and the limit holds for a session that one
-    of them saves.
+    So receivers of other apps run later: they get no refused sign-in, and a session that they save is within the limit.
     """
     user_logged_in.connect(on_login, dispatch_uid="django_redsess")
     user_logged_out.connect(on_logout, dispatch_uid="django_redsess")
@@ -54,7 +53,7 @@ def receive_signals() -> None:
         user_model = get_user_model()
     except ImproperlyConfigured:  # Sessions need no users.
         return
-    # Only for these senders. A receiver for all senders would keep Django from deleting other models' rows in bulk.
+    # A receiver for all senders would keep Django from deleting other models' rows in bulk.
     for model in apps.get_models():
         if issubclass(model, user_model):
             pre_save.connect(before_user_save, sender=model, dispatch_uid="django_redsess")
@@ -66,12 +65,12 @@ def on_login(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) -
     """
     Receive Django's signal ``user_logged_in``.
 
-    It asks whether the user is blocked. If the limit may refuse the sign-in, the session is saved immediately: the
-    script that saves it counts the user's sessions, and looks for a block. Raises SignInRefused, ImproperlyConfigured,
-    and the errors of a save. Then nobody is signed in.
+    Refuse blocked users. If the limit may refuse the sign-in, save the session immediately: the script that saves it
+    counts the user's sessions, and looks for a block. Raises SignInRefused, ImproperlyConfigured, and the errors of a
+    save. Then nobody is signed in.
 
-    A signal without a sign-in into the request's session, such as one for a token, is about another session or none. A
-    blocked user is refused then, too, and the session stays as it is.
+    The signal may be sent without a sign-in into the request's session, for example for a token. Then the session stays
+    as it is, and a blocked user is refused nevertheless.
     """
     session = session_of(request)
     if session is None:
@@ -99,17 +98,17 @@ def on_login(sender: Any, request: Any, user: AbstractBaseUser, **kwargs: Any) -
 
 
 def on_logout(sender: Any, request: Any, user: AbstractBaseUser | None = None, **kwargs: Any) -> None:
-    """Receive Django's signal ``user_logged_out``. A signal about a user of a token is not about the session."""
+    """Receive Django's signal ``user_logged_out``. Ignore it if its user is not the session's, but a token's."""
     session = session_of(request)
     if session is None:
         return
-    # ``logout()`` names nobody where the request has no user, and the account may be deleted by then.
+    # ``logout()`` sends no user if the request has none. The account may be deleted by now.
     if user is None or user.pk is None or session.loaded_user_id in ("", user_id_of(user)):
         session.signed_out()
 
 
 def before_user_save(sender: Any, instance: Any, using: str, update_fields: Any, **kwargs: Any) -> None:
-    """Receive Django's signal ``pre_save`` of a user. Remember the values that the database still has."""
+    """Receive Django's signal ``pre_save`` of a user. Keep the old values from the database."""
     switches = {"is_active": conf.END_ON_DEACTIVATION, "password": conf.END_ON_PASSWORD_CHANGE}
     watched = [
         field.name
@@ -129,8 +128,7 @@ def after_user_save(sender: Any, instance: Any, using: str, **kwargs: Any) -> No
     if before.get("is_active") and not instance.is_active:
         _when_committed(using, instance, DEACTIVATED)
     elif "password" in before and before["password"] != instance.password:
-        # At a sign-in Django may replace an old hash of the same password. Then the other sessions end, too, since they
-        # have the old hash.
+        # At a sign-in, Django may replace an old hash of the same password. Other sessions have the old hash, and end.
         changed = getattr(instance, "_password", None) is not None
         _when_committed(using, instance, PASSWORD_CHANGED if changed else "", spare=True)
 
@@ -142,7 +140,7 @@ def after_user_delete(sender: Any, instance: Any, using: str, **kwargs: Any) -> 
 
 
 def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
-    # Primary key and request are read now. After the commit, the key may be unset, and the request may be over.
+    # Read before the commit: after it, the primary key may be unset, and the request may be over.
     end: Callable[[], None] = partial(_end_committed, user_id_of(user), request_answered(), message, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
@@ -151,11 +149,11 @@ def _end_committed(user_id: str, request: HttpRequest | None, message: str, *, s
     if not backend.is_in_use():
         return
     if spare and request is None and not places_of(SessionMiddleware):
-        # Without our middleware, the session of the present request is unknown here, and it must not end. Django signs
-        # the other sessions out, since their password hash no longer fits.
+        # Without our middleware, the session of the present request is unknown, and it must not end. Django signs the
+        # other sessions out, because their password hash no longer matches.
         return
     session = session_of(request)
-    # Not sid: the session may be about to get another key.
+    # stored_sid, because the session may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
     text = notice.clean_text(gettext(message))[:MESSAGE_MAX] if message else ""
     try:

@@ -41,14 +41,14 @@ from django_redsess.session.store import SessionStore, session_of, user_id_of
 LIST, NOT_ME = "django_redsess:sessions", "django_redsess:not_me"
 
 PASSWORD_CHANGES = ("password_change", "account_change_password")
-"""Names of the URL on which users change their password: Django's, and allauth's."""
+"""Names of the URL where users change their password: Django's, and allauth's."""
 
 SHOWN_MAX = 100  # The most sessions that the page shows: the user's present one, and the newest others.
 
-LATELY_MAX = 10  # How many sign-ins that have ended the page shows.
+LATELY_MAX = 10  # How many ended sessions the page shows.
 
 SIGNED_OUT_KEY = "_redsess_signed_out"
-"""Where the data of a session have how many others were signed out, until the next page says so."""
+"""Key in a session's data: how many other sessions were signed out, for the next page to show."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -58,10 +58,10 @@ _failing_zones = set[str]()
 @contextmanager
 def in_zone_of(user: Any, *, is_page: bool = True) -> Iterator[None]:
     """
-    Show times in the zone of ``user`` within. Where it is not known, they are in the site's ``TIME_ZONE``.
+    Return a context that shows times in the time zone of ``user``, else in the site's ``TIME_ZONE``.
 
-    On a page, a zone that the site's own code has activated wins: it may be that of the device. A mail has no part in
-    what its request activated, which may be a stranger's.
+    The setting ``USER_TIME_ZONE`` names the function that returns the zone. On a page, a zone that the site has
+    activated is kept: it may be the device's. A mail ignores it: the request may be a stranger's.
     """
     default = timezone.get_default_timezone()
     if is_page and str(timezone.get_current_timezone()) != str(default):
@@ -79,7 +79,7 @@ def _zone_of(user: Any) -> tzinfo | None:
         found = import_string(path)(user)
         zone = ZoneInfo(found) if isinstance(found, str) else found
         if zone is not None:
-            # Raises for whatever is no tzinfo, and for one that does not work.
+            # Raises if this is no tzinfo, or one that does not work.
             datetime.fromtimestamp(0, zone).isoformat()
     except Exception:  # The site's own function may raise anything.
         if path not in _failing_zones:
@@ -176,9 +176,9 @@ def end_own_view(request: HttpRequest, user: AbstractBaseUser, session: SessionS
 @own_sessions_page("GET", "HEAD", "POST")
 def end_others_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     """
-    Sign out all devices of the user but the present one, whose session gets a new key. Lead to what it did.
+    Sign out all other devices of the user, and give the present session a new key. Redirect to the result.
 
-    GET asks first. Where the password must be given again, both do.
+    GET asks first. POST asks, too, if the password must be given again.
     """
     if request.method == "POST":
         return _end_others(request, user, session)
@@ -187,11 +187,11 @@ def end_others_view(request: HttpRequest, user: AbstractBaseUser, session: Sessi
 
 @own_sessions_page("GET", "HEAD", "POST")
 def not_me_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
-    """Say what :func:`end_others_view` did, and what else is to be done. POST does the same as there."""
+    """Show what :func:`end_others_view` did, and what the user should do next. POST is the same as there."""
     if request.method == "POST":
         return _end_others(request, user, session)
     has_password = user.has_usable_password()
-    # pop() of a key that is not there would save the session, too.
+    # pop() of a missing key would save the session.
     signed_out = session.pop(SIGNED_OUT_KEY) if SIGNED_OUT_KEY in session else None
     context = {
         "signed_out": signed_out,
@@ -239,7 +239,7 @@ def _question_page(
     button: str,
     form: reauthentication.PasswordForm | None,
 ) -> HttpResponse:
-    """Return the page that asks before devices are signed out. Its form repeats the request, with the password."""
+    """Return the page that asks before devices are signed out. Its form repeats the request with the password."""
     context = {"title": title, "texts": texts, "button": button, "form": form, "username": user.get_username()}
     asking = render_in_site(request, "question.html", context)
     if form is not None and form.is_locked:
@@ -250,19 +250,19 @@ def _question_page(
 
 def render_in_site(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
     """
-    Render one of our templates in the frame of the site's ``base.html``, or in a plain one where it has none.
+    Render one of our templates within the site's ``base.html``, or within a plain one if the site has none.
 
-    No other page can show it in a frame: its buttons could be pressed there by whoever does not see them.
+    Other pages can't show it in a frame, where users could press its buttons without seeing them.
     """
     site_base = Engine.get_default().select_template(["base.html", "django_redsess/plain.html"])
     response = render(request, f"django_redsess/{template}", {**context, "site_base": site_base})
-    # Not left to Django's middleware: the site may lack it, or allow frames.
+    # Set here because the site may lack Django's middleware, or allow frames.
     response["X-Frame-Options"] = "DENY"
     return response
 
 
 def password_change_url() -> str:
-    """Return the path on which users change their password. ``""`` if the site has none."""
+    """Return the path where users change their password. ``""`` if the site has none."""
     for name in PASSWORD_CHANGES:
         with suppress(NoReverseMatch):
             return reverse(name)
@@ -270,7 +270,7 @@ def password_change_url() -> str:
 
 
 def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
-    """Return the user's last sign-ins whose sessions have ended, as the template reads them."""
+    """Return the user's last ended sessions as rows of the template."""
     ended = past_sign_ins.ended_sign_ins(user_id_of(user), limit=LATELY_MAX)
     maximum = user_limit.maximum_of(user) if ended else None
     return [
@@ -279,7 +279,7 @@ def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
             "device": _device_of(each),
             "icon": device_icon(each.user_agent),
             "how": capfirst(past_sign_ins.own_end_text(each, maximum=maximum)),
-            # A user who has signed a device out need not read what was said there.
+            # Users need not read the message that they sent to their own device.
             "message": "" if each.by == each.user_id else each.message,
         }
         for each in past_sign_ins.with_places(ended)
@@ -287,12 +287,12 @@ def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
 
 
 def own_end_message() -> str:
-    """Return what a device reads that its own user has signed out, after "Your session was ended"."""
+    """Return the text after "Your session was ended" for a device that its own user has signed out."""
     return gettext("You signed this device out from another one. If that was not you, change your password.")
 
 
 def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
-    """Return a list of the session ``sid``, or an empty one if it is not a session of ``user``."""
+    """Return a list with the session ``sid``, or an empty list if it is not a session of ``user``."""
     found = online.get(sid) if sid else None
     return [found] if found and is_own_session(user, found) else []
 

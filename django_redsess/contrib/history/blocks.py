@@ -10,7 +10,7 @@ from typing import Any
 from django.db import router
 
 from django_redsess import online
-from django_redsess.contrib.history.database import short_waits, write_rows
+from django_redsess.contrib.history.database import short_waits, try_write
 from django_redsess.contrib.history.models import BlockCopy
 from django_redsess.contrib.history.receivers import existing_users
 from django_redsess.online.blocking import LISTED_MAX, list_blocks_with_origin, restore_and_end
@@ -47,7 +47,7 @@ def delete_copy(sender: Any, user_id: str, **kwargs: Any) -> None:
 def _write_copy(user_id: str, work: Callable[[Any, str], object]) -> None:
     key, using = user_key(user_id), router.db_for_write(BlockCopy)
     if key is not None:
-        write_rows(partial(work, key, using), rows=1, using=using)
+        try_write(partial(work, key, using), rows=1, using=using)
 
 
 def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:

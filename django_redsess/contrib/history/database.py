@@ -107,7 +107,7 @@ class _Losses:
 losses = _Losses()
 
 
-def write_rows(work: Callable[[], object], *, rows: int, using: str, then: Callable[[], None] | None = None) -> None:
+def try_write(work: Callable[[], object], *, rows: int, using: str, then: Callable[[], None] | None = None) -> None:
     """
     Call ``work``, which writes so many ``rows`` to the database ``using``. Never raise what it raises.
 

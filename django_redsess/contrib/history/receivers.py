@@ -20,7 +20,7 @@ from django.db.models.signals import post_delete
 from django.http import HttpRequest
 
 from django_redsess.contrib.history import devices
-from django_redsess.contrib.history.database import write_rows
+from django_redsess.contrib.history.database import try_write
 from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, BlockCopy, SignIn, who_ended
 from django_redsess.contrib.history.signals import new_device
 from django_redsess.online import browsers
@@ -94,7 +94,7 @@ def record_beginnings(
             if found is not None and user is not None:
                 new_device.send_robust(SignIn, request=request, user=user, sign_in=found, is_new_network=is_new_network)
 
-    write_rows(work, rows=len(rows) + len(closed), using=using, then=tell)
+    try_write(work, rows=len(rows) + len(closed), using=using, then=tell)
 
 
 def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) -> None:
@@ -124,7 +124,7 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
         deleted = invalidated - existing_users(invalidated)
         upsert([row for row in rows if row.user_id not in deleted], AT_END, using)
 
-    write_rows(work, rows=len(rows), using=using)
+    try_write(work, rows=len(rows), using=using)
 
 
 def delete_rows_of_user(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:
@@ -136,7 +136,7 @@ def delete_rows_of_user(sender: Any, instance: Model, using: str, **kwargs: Any)
         if where != using:
             # After the commit: the user may stay.
             delete = model._base_manager.using(where).filter(user_id=key).delete
-            transaction.on_commit(partial(write_rows, delete, rows=1, using=where), using=using, robust=True)
+            transaction.on_commit(partial(try_write, delete, rows=1, using=where), using=using, robust=True)
 
 
 def existing_users(keys: Collection[Any]) -> set[Any]:

@@ -94,7 +94,7 @@ def test_a_write_that_was_under_way_before_a_failure_does_not_end_the_rest(file:
         begun.set()
         failed.wait(30)
 
-    thread = threading.Thread(target=in_thread(lambda: database.write_rows(slow, rows=1, using=ALIAS)))
+    thread = threading.Thread(target=in_thread(lambda: database.try_write(slow, rows=1, using=ALIAS)))
     thread.start()
     begun.wait(30)
     signs_in(6)
