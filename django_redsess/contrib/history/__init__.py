@@ -11,8 +11,8 @@ __all__ = ["lost"]
 
 def lost() -> int:
     """
-    Return how many rows this process could not write since it began. ``manage.py history --repair`` makes up for them.
+    Return how many rows this process failed to write since it started. ``manage.py history --repair`` writes them.
 
-    Rows that it did not try to write, in the ten seconds after a failure, count, too.
+    Rows that were skipped in the ten seconds after a failure count, too.
     """
     return losses.total

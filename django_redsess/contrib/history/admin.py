@@ -47,13 +47,13 @@ from django_redsess.session.client import Network, parse_network
 __all__ = ["SignInAdmin"]
 
 COUNTED_MAX = 10_000
-"""The list counts and has so many sign-ins. Older ones are listed by date."""
+"""The list has at most this many sign-ins. Older ones are found by date."""
 
-ADDRESSES_MAX = 1000  # So many addresses are compared, where one score stands for several.
-READ_AT_ONCE = 1000  # Rows are read in batches of so many.
+ADDRESSES_MAX = 1000  # At most this many addresses are compared, where several have the same score.
+READ_AT_ONCE = 1000  # Rows per batch.
 
 ENDERS_SHOWN = 5
-"""Of the users who are searched for, links lead to what so many of them have ended."""
+"""A search for users links to the sessions of others that at most this many of the users have ended."""
 
 
 class CappedPaginator(pages.NearestPage):
@@ -61,7 +61,7 @@ class CappedPaginator(pages.NearestPage):
 
     @cached_property
     def _counted(self) -> int:
-        # Any rows will do: in no order, the database need not sort them.
+        # Without an order, the database need not sort the rows.
         rows = cast("QuerySet[SignIn]", self.object_list)
         return rows.order_by()[: COUNTED_MAX + 1].count()
 
@@ -85,7 +85,7 @@ class SignInAdmin(pages.ListAdmin):
 
     list_display = ("who", "signed_in", "seen", "ended", "sender")
     list_display_links = ("signed_in",)
-    # A page of a hundred takes twice as long, most of it for its dates.
+    # A hundred rows take twice as long, mostly for their dates.
     list_per_page = 50
     search_fields = ("user",)
     ordering = ORDER
@@ -119,7 +119,7 @@ class SignInAdmin(pages.ListAdmin):
         ]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody deletes sign-ins here. With a user they go: the pages that delete users ask for this, too."""
+        """Deny deletion on our pages, but not on pages that delete users: sign-ins are deleted with their user."""
         match = request.resolver_match
         is_ours = match is None or (match.url_name or "").startswith("redsess_history_signin_")
         return obj is not None and not is_ours
@@ -177,7 +177,7 @@ class SignInAdmin(pages.ListAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Redirect to the history of the user, or to the page of the sign-in: that has no history of its own."""
+        """Redirect to the history of the user, or to the page of the sign-in, which has no history itself."""
         row: Any = self.get_object(request, unquote(object_id))
         if row is None or not self.has_view_permission(request, row):
             return self.redirect_to_list()
@@ -209,7 +209,7 @@ class SignInAdmin(pages.ListAdmin):
         listed = self.changelist_of(request, request.GET.urlencode())
         if listed is None or file_format not in ("csv", "json"):
             return HttpResponseBadRequest()
-        # Written before the first byte is sent: whoever breaks off may have got the first part.
+        # Written before the first byte is sent: an aborted download may have part of the data.
         text = gettext("Exported sign-ins as %(format)s.") % {"format": file_format.upper()}
         lines.save_line_of_list(request, SignIn, text, export.query_text(request))
         content = export.Content("sign_ins", fields.SIGN_IN, self._export_batches(request, listed.queryset), {})
@@ -276,7 +276,7 @@ class SignInAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("ended"))
     def end(self, row: Any) -> str:
-        """Show when the session has ended, why, and by whom: what the page of a sign-in has."""
+        """Show when the session has ended, why, and by whom, on the page of a sign-in."""
         end = pages.end_html(row.past, row.live_url, pages.moment_html)
         return end if row.past.ended_at is None else format_html("{}<br>{}", end, self._how_ended(row))
 
@@ -293,8 +293,8 @@ class SignInAdmin(pages.ListAdmin):
         return format_html("<div>{}</div>", pages.sender_html(row.past, link))
 
     def add_names(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
-        """Return the users of ``rows`` by primary key as text. Each row gets them, and what it says of the past."""
-        # Names come in one query a page. Who may not be seen has none.
+        """Return the users of ``rows`` by primary key as text. Set ``users`` and ``past`` on each row."""
+        # One query a page. Users whom the administrator may not see have no name.
         rows = list(rows)
         ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
         users = named_users(request, self.admin_site, ids)
@@ -303,13 +303,13 @@ class SignInAdmin(pages.ListAdmin):
         return users
 
     def _find_live(self, request: HttpRequest, rows: Collection[Any]) -> None:
-        """Each row gets the URL of the page of its session, if that lives and may be seen."""
+        """Set ``live_url`` on each row: the page of its session, if the session lives and may be seen."""
         urls = live_urls(request, self.admin_site, [row.past for row in rows])
         for row in rows:
             row.live_url = urls.get(name_of_sign_in(row.past), "")
 
     def _how_ended(self, row: Any) -> SafeString:
-        """Say why the session has ended, and by whom, with a link to all that this person has ended."""
+        """Say why the session has ended, and by whom, with a link to all sessions that this user has ended."""
         name = format_html("<bdi>{}</bdi>", name_among(row.users, row.by))
         if row.by != str(row.user_id):
             name = pages.link_html(self._url_of_list({filters.ENDED_BY: row.by}), name)
@@ -374,12 +374,12 @@ class SignInAdmin(pages.ListAdmin):
         return text % {"fields": search_fields(request, self.admin_site)}
 
     def _export_batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[ExportedRow]]:
-        """Read the rows in batches. A place in the index is flat at any depth, and no query stays open meanwhile."""
+        """Read the rows in batches, by keyset: as fast at any depth, and without a query that stays open."""
         batch: list[Any] = list(rows[:READ_AT_ONCE])
         while batch:
             last = batch[-1]
             users = self.add_names(request, batch)
-            # The file is the same in all languages.
+            # The file does not depend on the language.
             with translation.override(None):
                 seen = [row for row in batch if self.has_view_permission(request, row)]
                 described = fields.describe_sign_ins((row.past for row in seen), users)
@@ -403,8 +403,8 @@ def _is_narrowed(changelist: ChangeList) -> bool:
 
 
 def _live_sids(rows: QuerySet[SignIn]) -> list[str]:
-    """Return the sids of the sessions of ``rows`` that have not ended: up to 1 000, among the first 10 000 rows."""
-    # Of a session whose end was missed, the row is open, too. So the server of the sessions is asked.
+    """Return the sids of up to 1 000 sessions of ``rows`` that have not ended, among the first 10 000 rows."""
+    # If an end was not recorded, its row is still open. So the server of the sessions is asked.
     open_rows, sids = rows.filter(ended_at__isnull=True).values_list("user_id", "login_ms"), list[str]()
     for start in range(0, COUNTED_MAX, READ_AT_ONCE):
         batch = open_rows[start : start + READ_AT_ONCE]
@@ -419,6 +419,6 @@ def _from_network(rows: QuerySet[SignIn], network: Network) -> QuerySet[SignIn]:
     found = rows.filter(address_score__range=(network.first, network.last))
     if network.is_exact:
         return found
-    # Long addresses share a score: those that are there are compared one by one.
+    # Several IPv6 addresses share a score, so stored addresses are compared one by one.
     near = found.order_by().values_list("address", flat=True).distinct()[:ADDRESSES_MAX]
     return found.filter(address__in=[address for address in near if network.has(address)])

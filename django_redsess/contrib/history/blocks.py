@@ -1,4 +1,4 @@
-"""Copies of blocks in the site's database, and putting back those that the server has forgotten."""
+"""Copies of blocks in the site's database, from which blocks are restored after the server has lost them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from django_redsess.transport.steps import drive
 
 
 def connect_copies() -> None:
-    """Keep copies from now on. Called once, when all models are loaded."""
+    """Start to keep copies. Called once, when all models are loaded."""
     user_blocked.connect(copy_block, dispatch_uid="django_redsess.contrib.history")
     user_unblocked.connect(delete_copy, dispatch_uid="django_redsess.contrib.history")
 
 
 def disconnect_copies() -> None:
-    """Keep no copies from now on."""
+    """Stop keeping copies."""
     user_blocked.disconnect(dispatch_uid="django_redsess.contrib.history")
     user_unblocked.disconnect(dispatch_uid="django_redsess.contrib.history")
 
@@ -52,10 +52,10 @@ def _write_copy(user_id: str, work: Callable[[Any, str], object]) -> None:
 
 def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[int, int]]:
     """
-    Block the users again whose blocks the server has forgotten. Make copies of blocks agree with what is there.
+    Restore blocks that the server has lost. Make the copies agree with the blocks on the server.
 
-    Yield for each copy without a block how many were blocked again, 1 or 0, and how many of rows and sessions were
-    looked at: none. ``go_on`` is called before each, and False stops the work.
+    Yield for each copy without a block how many blocks were restored, 1 or 0, and 0 for the rows and sessions that were
+    read. ``go_on`` is called before each copy, and False stops the work.
     """
     using = router.db_for_write(BlockCopy)
     copies = BlockCopy.objects.using(using)
@@ -63,7 +63,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
     found = drive(list_blocks_with_origin(0, LISTED_MAX))
     there = {key: block for block, _ in found if (key := user_key(block.user_id)) is not None}
     copied = {copy.pk: _block_of(copy) for copy in copies}
-    # What another program has written must not outlive a new server.
+    # A block that another program has written must not survive a new server.
     own = {block for block, is_own in found if is_own}
     wrong = [key for key, block in there.items() if block in own and copied.get(key) != block]
     for key in existing_users(wrong):
@@ -76,7 +76,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
             return
         done = drive(restore_and_end(block))
         if done == "lifted":
-            # The database failed when the block was lifted.
+            # The block was lifted while the database failed, so its copy is still there.
             copies.filter(pk=key, until=to_column(block.until)).delete()
         yield int(done == "restored"), 0
 
@@ -87,5 +87,5 @@ def _store_copy(key: Any, using: str, block: online.Block) -> None:
 
 
 def _block_of(copy: BlockCopy) -> online.Block:
-    # Of an hour that comes twice, the second: no block ends early.
+    # In an hour that occurs twice, take the second: no block ends early.
     return online.Block(str(copy.pk), to_aware(copy.until.replace(fold=1)), copy.message, copy.by)

@@ -18,7 +18,7 @@ from django_redsess.contrib.history.models import BlockCopy, SignIn
 
 @checks.register(checks.Tags.database)
 def check_tables(databases: Collection[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a table that is missing. Django asks databases only in ``check --database`` and in ``migrate``."""
+    """Warn of a missing table. Django passes databases only in ``check --database`` and ``migrate``."""
     for model in (SignIn, BlockCopy):
         using, table = router.db_for_write(model), model._meta.db_table
         if using in (databases or ()) and table not in connections[using].introspection.table_names():
@@ -31,7 +31,7 @@ def check_tables(databases: Collection[str] | None = None, **kwargs: Any) -> lis
 def check_transactions(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn of SQLite without the option by which transactions wait for each other."""
     using = router.db_for_write(SignIn)
-    # In a database of their own, sign-ins are all that is written, and the recorder waits by itself.
+    # A separate database has no other writers, and the recorder waits for locks itself.
     if using != router.db_for_write(get_user_model()) or connections[using].vendor != "sqlite":
         return []
     mode = str(connections[using].settings_dict["OPTIONS"].get("transaction_mode") or "DEFERRED").upper()
@@ -46,7 +46,7 @@ def check_transactions(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.security)
 def check_device_cookie(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Refuse a HISTORY_DEVICE_COOKIE that is the name of another cookie, or one that browsers do not take."""
+    """Report a HISTORY_DEVICE_COOKIE that is the name of another cookie, or that browsers reject."""
     redsess = getattr(settings, "REDSESS", {})
     name = redsess.get("HISTORY_DEVICE_COOKIE") if isinstance(redsess, Mapping) else None
     if name is None or not Conf.HISTORY_DEVICE_COOKIE.rule.allows(name):

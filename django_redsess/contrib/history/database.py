@@ -1,9 +1,9 @@
 """
-Writing rows so that nothing else waits for long, and nothing else fails.
+Writes of rows that delay nothing else for long, and fail nothing else.
 
-A write waits for a lock for at most ``WAIT_SECONDS``, where the database can be told so: all but Oracle. When a write
-has failed, this process writes nothing for ``REST_SECONDS``, or for ``REST_AFTER_LOCK_SECONDS`` if SQLite was locked.
-What is not written is counted as lost. The log has one line when this begins, and one when it is over.
+A write waits for a lock for at most ``WAIT_SECONDS``, except on Oracle, which has no such limit. After a failed write,
+this process writes nothing for ``REST_SECONDS``, or for ``REST_AFTER_LOCK_SECONDS`` if SQLite was locked. Rows that are
+not written are counted as lost. The log has one line when losses begin, and one when they are over.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from django_redsess import forks
 from django_redsess.clock import monotonic
 
 WAIT_SECONDS = 2
-"""The longest wait for a lock. The visitor has the answer by then, but a worker is busy."""
+"""The longest wait for a lock. The response has been sent by then, but a worker is busy."""
 
 REST_SECONDS = 10
-"""How long nothing is tried after a failure."""
+"""How long after a failure no write is tried."""
 
 REST_AFTER_LOCK_SECONDS = 1
-"""How long after a lock of a database with one writer: others write there all the time, and are soon done."""
+"""The same after a lock of SQLite, whose other writers are soon done."""
 
 PAUSE_SECONDS = 0.15
-"""How long work in batches leaves the lock to others. SQLite asks for it each tenth of a second, and in no line."""
+"""The pause between batches. Waiting connections of SQLite try for the lock each tenth of a second, unordered."""
 
 ROWS_OF_ONE_WRITER = 500
-"""How many rows a batch has at most where the others wait meanwhile."""
+"""The most rows of a batch in a database with one writer."""
 
 logger = logging.getLogger("django_redsess")
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of the text of ``error``: the others may show what was to be written."""
+    """Return the first line of the text of ``error``: other lines may show data of the row."""
     return str(error).strip().partition("\n")[0]
 
 
 class _Losses:
-    """What this process knows of a database that fails."""
+    """The failures and lost rows of this process."""
 
     def __init__(self) -> None:
         self.lock = forks.Lock()
@@ -57,7 +57,7 @@ class _Losses:
         self.rests_until = 0.0
 
     def rests(self, rows: int) -> bool:
-        """Tell whether nothing is to be tried now. Then ``rows`` are counted as lost."""
+        """Tell whether no write may be tried now. If so, count ``rows`` as lost."""
         if self.failed_at is None:
             return False
         with self.lock:
@@ -65,7 +65,7 @@ class _Losses:
             if now < self.rests_until:
                 self._lose(rows)
                 return True
-            # One thread tries. The others rest meanwhile.
+            # This thread tries. All others rest meanwhile.
             self.rests_until = now + REST_SECONDS
         return False
 
@@ -81,12 +81,12 @@ class _Losses:
             logger.error("Sign-ins are not recorded: %s: %s", type(error).__name__, first_line(error))
 
     def note_success(self, failures: int) -> None:
-        """Note that a write worked, before which there had been so many ``failures``."""
+        """Note that a write worked. ``failures`` is their number when it began."""
         if self.failed_at is None:
             return
         with self.lock:
             if self.failures != failures:
-                # Another write has failed since this one began: the database may still fail.
+                # Another write has failed meanwhile: the database may still fail.
                 return
             began, lost = self.failed_at, self.since_failure
             self.failed_at, self.since_failure = None, 0
@@ -109,9 +109,9 @@ losses = _Losses()
 
 def try_write(work: Callable[[], object], *, rows: int, using: str, then: Callable[[], None] | None = None) -> None:
     """
-    Call ``work``, which writes so many ``rows`` to the database ``using``. Never raise what it raises.
+    Call ``work``, which writes the number of ``rows`` to the database ``using``. Never raise its errors.
 
-    If that was done, call ``then``. In a transaction both are called when that is committed. Without rows, do nothing.
+    After success, call ``then``. Within a transaction, both are called after the commit. Without rows, do nothing.
     """
     if not rows:
         return
@@ -133,7 +133,7 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
         losses.note_failure(rows, error, REST_AFTER_LOCK_SECONDS if _is_locked(using, error) else REST_SECONDS)
         connection = connections[using]
         if connection.errors_occurred and not connection.in_atomic_block:
-            # Django would do so after a request, but in a command nobody does.
+            # Django closes it after a request, but not in a command.
             connection.close()
     else:
         losses.note_success(failures)
@@ -142,30 +142,30 @@ def _attempt(work: Callable[[], object], then: Callable[[], None] | None, rows: 
 
 
 def has_one_writer(using: str) -> bool:
-    """Tell whether one connection at a time writes to the database ``using``, and the others wait for it."""
+    """Tell whether only one connection at a time can write to the database ``using``."""
     return connections[using].vendor == "sqlite"
 
 
 def rows_at_once(most: int, using: str) -> int:
-    """Return how many rows a batch of work on the database ``using`` may have, ``most`` if others need not wait."""
+    """Return how many rows a batch in the database ``using`` may have: ``most``, or fewer with one writer."""
     return min(most, ROWS_OF_ONE_WRITER) if has_one_writer(using) else most
 
 
 def let_others_write(using: str) -> None:
-    """Pause between two batches if the others wait for this connection."""
+    """Pause between two batches if other connections wait for this one."""
     if has_one_writer(using):
         time.sleep(PAUSE_SECONDS)
 
 
 def _is_locked(using: str, error: Exception) -> bool:
-    # An error code has more bits than the kind of the error.
+    # The low byte of an extended error code is the kind of the error.
     code = getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF
     return has_one_writer(using) and code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 @contextmanager
 def short_waits(using: str) -> Iterator[None]:
-    """Return a context that is a transaction, and in which the database waits for locks for a short time only."""
+    """Return the context of a transaction in which the database waits for locks for a short time only."""
     connection: Any = connections[using]
     waiting = {"sqlite": _waiting_of_sqlite, "mysql": _waiting_of_mysql}.get(connection.vendor, nullcontext)
     with waiting(connection), transaction.atomic(using):
@@ -180,14 +180,14 @@ def _waiting_of_sqlite(connection: Any) -> Iterator[None]:
     """
     Return a context in which SQLite waits for a lock at the beginning of a transaction.
 
-    By Django's default, a transaction takes the lock at its first write. If it has read before, SQLite does not wait.
+    By Django's default, a transaction takes the lock at its first write. SQLite does not wait if it has read before.
     """
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout")
         [wait] = cursor.fetchone()
         cursor.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
     mode = connection.transaction_mode
-    # As the option does, which the site may have set otherwise.
+    # Whatever the option of the site is.
     connection.transaction_mode = "IMMEDIATE"
     try:
         yield
@@ -198,12 +198,12 @@ def _waiting_of_sqlite(connection: Any) -> Iterator[None]:
 
 
 SET_WAITS = "SET SESSION innodb_lock_wait_timeout = %s, lock_wait_timeout = %s"
-"""For a row, whose default is 50 seconds; and for a table, whose default is a day or a year."""
+"""The waits for the lock of a row, by default 50 seconds, and of a table, by default a day or a year."""
 
 
 @contextmanager
 def _waiting_of_mysql(connection: Any) -> Iterator[None]:
-    """Return a context in which MariaDB or MySQL waits for the lock of a row or of a table. They take whole seconds."""
+    """Return a context in which MariaDB or MySQL waits for locks of rows and tables, in whole seconds."""
     seconds = max(1, WAIT_SECONDS)
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@SESSION.innodb_lock_wait_timeout, @@SESSION.lock_wait_timeout")
@@ -212,7 +212,7 @@ def _waiting_of_mysql(connection: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        # Django has closed a connection that was lost. The next one has the waits of the site.
+        # Django has closed a lost connection. The next one has the site's waits.
         if connection.connection is not None:
             with connection.cursor() as cursor:
                 cursor.execute(SET_WAITS, waits)

@@ -1,8 +1,8 @@
 """
-Devices: the cookie by which a browser is known again, and whether it is new to the user who signs in.
+Devices: the cookie that recognizes a browser, and whether the device is new to the user who signs in.
 
 The cookie has an entry for each of the last users who have signed in there: a random name, signed for this user. It
-names nobody, and opens nothing. The database has a hash of the name.
+identifies nobody and grants nothing. The database has a hash of the name.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from django_redsess.session.client import V6_SCORES
 from django_redsess.session.store import SessionStore, django_request, session_of, user_id_of
 
 COOKIE_SUFFIX = "_device"
-"""By default, the cookie's name is that of the session's cookie with this at the end."""
+"""The cookie's default name is the name of the session cookie with this suffix."""
 
 AGE_SECONDS = 400 * 24 * 3600
 """Browsers keep no cookie for longer: see RFC 6265bis, section 5.5."""
 
 ENTRIES_MAX = 5
-"""How many users of one browser are known there: the last ones who have signed in."""
+"""How many users a browser is remembered for: the last ones who have signed in."""
 
 ENTRY = re.compile(r"[\w-]{22}:[\w-]{43}", re.ASCII)
 """A name and its signature."""
 
 EARLIER_MAX = 1000
-"""How many earlier sign-ins of the user are compared: the latest."""
+"""How many of the user's latest sign-ins are compared."""
 
 
 def cookie_name() -> str:
@@ -47,7 +47,7 @@ def cookie_name() -> str:
 
 
 def add_device_cookie(sender: Any, request: HttpRequest, user: AbstractBaseUser, **kwargs: Any) -> None:
-    """Receive Django's signal ``user_logged_in``. The response that brings the session's cookie brings ours, too."""
+    """Receive Django's signal ``user_logged_in``. Let the response that sets the session cookie set ours, too."""
     session, user_id = session_of(request), user_id_of(user)
     if session is None or session.visit is None or session.loaded_user_id != user_id:
         return
@@ -56,9 +56,9 @@ def add_device_cookie(sender: Any, request: HttpRequest, user: AbstractBaseUser,
 
 def sign_anew(request: HttpRequest, session: SessionStore, response: HttpResponseBase) -> None:
     """
-    Sign the entry of the session's user with ``SECRET_KEY``, if only a key of ``SECRET_KEY_FALLBACKS`` reads it.
+    Sign the entry of the session's user with ``SECRET_KEY`` if it was signed with a key of ``SECRET_KEY_FALLBACKS``.
 
-    The cookie lives for longer than a site keeps fallbacks, so it is not left for the next sign-in.
+    This can't wait for the next sign-in: the cookie lives longer than a site keeps fallbacks.
     """
     user_id = session.loaded_user_id
     if not user_id or cookie_name() not in request.COOKIES or is_shared(response):
@@ -71,10 +71,10 @@ def sign_anew(request: HttpRequest, session: SessionStore, response: HttpRespons
 
 def compare_device(sign_in: SignIn, request: HttpRequest | None, using: str) -> bool:
     """
-    Note the device of ``sign_in``, and whether it is new to the user. Return whether the network is new.
+    Set the device of ``sign_in``, and whether it is new to the user. Return whether the network is new.
 
-    ``request`` is the one that signed in. Without one, as in a shell, nothing is known. The user's earlier rows are
-    read in the database ``using``, to which rows are written: a replica may lag.
+    ``request`` is the request of the sign-in. Without one, as in a shell, nothing is set. The user's earlier rows are
+    read from the database ``using``, which is written to: a replica may lag.
     """
     if request is None:
         return False
@@ -86,7 +86,7 @@ def compare_device(sign_in: SignIn, request: HttpRequest | None, using: str) -> 
     if sign_in.device and known:
         sign_in.is_new_device = sign_in.device not in known
     else:
-        # Rows that were made up, or of sign-ins whose response had no cookie, have no device.
+        # Rows without a device are from a repair, or from sign-ins whose response set no cookie.
         clients = {client for _, client, _ in earlier}
         sign_in.is_new_device = bool(clients) and sign_in.client not in clients
     networks = {_network_of(score) for *_, score in earlier if score is not None}
@@ -94,31 +94,31 @@ def compare_device(sign_in: SignIn, request: HttpRequest | None, using: str) -> 
 
 
 def _network_of(score: int) -> int:
-    # The first 16 bits of an IPv4 address, 48 of the 52 that an IPv6 address has in its score.
+    # The first 16 bits of an IPv4 address, or 48 of an IPv6 address, whose score has 52.
     return score >> 16 if score < V6_SCORES else score >> 4
 
 
 def _send_device_cookie(request: Any, user_id: str, response: HttpResponseBase) -> None:
-    """Put the user's entry first in the cookie, or make one, and note its hash for :func:`compare_device`."""
+    """Put the user's entry first in the cookie, new if there is none. Keep its hash for :func:`compare_device`."""
     entries, signer = _cookie_entries(request, response), _signer(user_id)
     names = [_name_in(entry, signer) for entry in entries]
-    # Other entries, such as those that another site of the domain has put there, are never this user's.
+    # Entries of others, such as another site of the domain, never fit this user's signature.
     name = next(filter(None, names), "") or secrets.token_urlsafe(16)
     others = [entry for entry, of_user in zip(entries, names, strict=True) if not of_user]
     _set_device_cookie([signer.sign(name), *others][:ENTRIES_MAX], response)
-    # Not before: who keeps no cookie, as an app that sends its session in a header, would be new at each sign-in.
+    # Only now: a client that keeps no cookie, such as an app, would be a new device at each sign-in.
     request.__dict__.setdefault("_redsess_devices", {})[user_id] = _name_hash(name)
 
 
 def _cookie_entries(request: HttpRequest, response: HttpResponseBase) -> list[str]:
-    """Return the entries that the browser has after ``response``, as it is so far. They may be anybody's."""
+    """Return the entries that the browser will have after ``response``. They may be forged."""
     sent = response.cookies.get(cookie_name())
     value = request.COOKIES.get(cookie_name(), "") if sent is None else sent.value
     return [entry for entry in value.split(".") if ENTRY.fullmatch(entry)][:ENTRIES_MAX]
 
 
 def _signer(user_id: str) -> Signer:
-    # Two sites may have one SECRET_KEY, and users of two tables one id: an entry is good for one user only.
+    # Two sites may share a SECRET_KEY, and users of two tables an id: an entry is valid for one user only.
     return Signer(salt=f"django_redsess.history.device {cookie_name()} {{{conf.user_table}}} {user_id}")
 
 
@@ -134,7 +134,7 @@ def _name_hash(name: str) -> str:
 
 
 def _set_device_cookie(entries: list[str], response: HttpResponseBase) -> None:
-    # Wherever the session's cookie goes, this one goes. No script reads it.
+    # Sent wherever the session cookie is. No script can read it.
     response.set_cookie(
         cookie_name(),
         ".".join(entries),

@@ -1,4 +1,4 @@
-"""The filters beside the admin's list of sign-ins. Their choices are fixed: to look for some would read all rows."""
+"""The filters of the admin's list of sign-ins. Their choices are fixed: to query for choices would read all rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
 WHO, ENDED_BY, DEVICE = "who_ended", "ended_by", "is_new_device"
 
 UNKNOWN = "unknown"
-"""The choice of ends of which nobody has recorded the reason."""
+"""The choice for ends without a recorded reason."""
 
 DAY = timedelta(days=1)
 
@@ -88,12 +88,12 @@ def parse_day(text: str) -> date | None:
         day = parse_date(text)
     except ValueError:
         return None
-    # Beyond these, the next day or a time zone may lie outside of what Python knows.
+    # Outside these years, the next day or another time zone may exceed Python's dates.
     return day if day and 1970 <= day.year < 9999 else None
 
 
 def is_date(text: str) -> bool:
-    """Tell whether ``text`` is a date that the filter takes."""
+    """Tell whether ``text`` is a date that the filter accepts."""
     return parse_day(text) is not None
 
 
@@ -161,7 +161,7 @@ class DeviceFilter(ChoiceFilter):
 
 
 class EndedByFilter(ListFilter):
-    """Sessions of others that one user has ended. Links lead here."""
+    """Sessions of others that one user has ended. Only links set it."""
 
     title = gettext_lazy("the person who ended it")
     parameter_name = ENDED_BY
@@ -192,7 +192,7 @@ class EndedByFilter(ListFilter):
 
 
 class SignInUserFilter(filters.UserFilter):
-    """Sign-ins of some users. Links lead here."""
+    """Sign-ins of some users. Only links set it."""
 
     def users_to_name(self, changelist: ChangeList) -> dict[str, Any]:
         return self.named

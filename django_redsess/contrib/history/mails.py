@@ -1,8 +1,8 @@
 """
 The mail to a user who has signed in on a new device. Sent if ``HISTORY_NOTIFY`` is on.
 
-Somebody else may have sent the request, and may have chosen the user's name. So nothing of the request is in the mail
-but its address and the kind of its browser; not its Host and not its language. See :func:`_message`.
+Somebody else may have sent the request, and may have chosen the user's name. So the mail has only the address and the
+browser of the request, not its Host, and not its language. See :func:`_message`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from django_redsess.online import labels, places
 from django_redsess.online.browsers import known_client
 
 SECONDS_MAX = 5
-"""How long a mail server may keep the process that has answered the sign-in, by Django's backend for SMTP."""
+"""How long a mail server may delay the worker process, with Django's SMTP backend."""
 
 A_DAY_MAX = 5
 """The most mails that a user gets within a day."""
@@ -50,16 +50,16 @@ NAME_MAX = 64
 
 NAME_CATEGORIES = ("L", "N", "M")
 NAME_SIGNS = "_+-' "
-"""What a name in a mail consists of. No program that shows mails makes a link of it, and nothing turns text around."""
+"""The characters of a name in a mail: no mail program makes a link of them, and none changes the text direction."""
 
 EXAMPLE_DOMAIN = "example.com"
-"""The domain that ``django.contrib.sites`` has until somebody sets it."""
+"""The default domain of ``django.contrib.sites``."""
 
 logger = logging.getLogger("django_redsess")
 
 
 def notify(sender: Any, user: AbstractBaseUser, sign_in: SignIn, **kwargs: Any) -> None:
-    """Receive the signal ``new_device``. Nothing is raised: the user is signed in."""
+    """Receive the signal ``new_device``. Raise nothing: the user has signed in."""
     address = getattr(user, user.get_email_field_name(), "")
     if not conf.HISTORY_NOTIFY or not address:
         return
@@ -76,13 +76,13 @@ def notify(sender: Any, user: AbstractBaseUser, sign_in: SignIn, **kwargs: Any) 
 
 
 def _claim(sign_in: SignIn) -> bool:
-    """Mark the row as told. Return False if it was, or if as many as a user gets were told within a day."""
+    """Mark the row as told. Return False if it already was, or if the user got ``A_DAY_MAX`` mails within a day."""
     using = router.db_for_write(SignIn)
     rows = SignIn.objects.using(using).filter(user_id=sign_in.user_id)
     first = rows.order_by("login_ms").values_list("pk", flat=True)[:1]
     of_lock = rows.filter(pk__in=list(first))
     with short_waits(using):
-        # A lock: of sign-ins at the same time, the first ones get mails. As many more at once must not suppress these.
+        # A lock, so that of many concurrent sign-ins the first ones get mails, and later ones do not suppress them.
         of_lock.update(is_told=F("is_told"))
         if rows.filter(is_told=True, login_ms__gt=sign_in.login_ms - DAY_MS).count() >= A_DAY_MAX:
             return False
@@ -116,9 +116,9 @@ def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMult
 
 def site_and_root() -> tuple[str, str]:
     """
-    Return the name of the site, and the URL before each path of it. ``""`` for both if nothing names them.
+    Return the name of the site, and the root of its URLs. Both are ``""`` if no setting has them.
 
-    Never by the request: its Host may be a stranger's, where ``ALLOWED_HOSTS`` lets it in.
+    They never come from the request: its Host may be a stranger's that ``ALLOWED_HOSTS`` allows.
     """
     if conf.HISTORY_SITE_URL:
         return urlsplit(conf.HISTORY_SITE_URL).netloc, conf.HISTORY_SITE_URL.rstrip("/")
@@ -133,32 +133,33 @@ def site_and_root() -> tuple[str, str]:
 
 
 def _url(root: str, path: str) -> str:
-    """Return the URL of ``path`` below ``root``, ``""`` if one of the two is."""
+    """Return the URL of ``path`` below ``root``. ``""`` if either is ``""``."""
     if not (root and path):
         return ""
     if urlsplit(root).path:
-        # The setting says where the site begins. So does SCRIPT_NAME, which is in the path.
+        # The root has the site's prefix. So has the path, from SCRIPT_NAME.
         path = "/" + path.removeprefix(get_script_prefix())
     return root + path
 
 
 def shown_name(name: str, address: str) -> str:
     """
-    Return the name of a user for a mail to ``address``, ``""`` if it could be taken for anything else than a name.
+    Return the name of a user for a mail to ``address``. ``""`` if it may look like anything but a name.
 
-    Whoever signs up with somebody else's address chooses the name. Programs make a link of ``evil.example``.
+    An attacker may sign up with somebody else's address, and chooses the name. Mail programs make a link of
+    ``evil.example``.
     """
     is_plain = all(unicodedata.category(each)[0] in NAME_CATEGORIES or each in NAME_SIGNS for each in name)
     return name if name == address or (is_plain and len(name) <= NAME_MAX) else ""
 
 
 def _language_of(user: AbstractBaseUser) -> str:
-    # Not that of the request: it is the language of whoever has signed in.
+    # The language of the request may be an attacker's.
     language: Any = ""
     try:
         if conf.HISTORY_LANGUAGE is not None:
             language = import_string(conf.HISTORY_LANGUAGE)(user)
-    except Exception as error:  # The site's function may raise anything. The mail is worth more than its language.
+    except Exception as error:  # The site's function may raise anything. The mail matters more than its language.
         logger.warning("REDSESS['HISTORY_LANGUAGE'] failed: %s.", type(error).__name__)
     return language if isinstance(language, str) and language else settings.LANGUAGE_CODE
 
@@ -173,17 +174,17 @@ def _sessions_path() -> str:
 def _send(message: EmailMultiAlternatives) -> None:
     # Django 6.1 has named mailers. Before, there was one.
     connection: Any = mail.mailers.default if hasattr(mail, "mailers") else mail.get_connection()
-    # That of each answer.
+    # The time-out of each reply.
     connection.timeout = SECONDS_MAX
     if isinstance(connection, smtp.EmailBackend):
         _send_by_smtp(connection, message)
     else:
-        # It may write the mail to a database. This thread has the connection that the site closes, and its tenant.
+        # It may write the mail to a database, and needs this thread's connection and tenant.
         connection.send_messages([message])
 
 
 def _send_by_smtp(connection: Any, message: EmailMultiAlternatives) -> None:
-    """Send ``message``. Raise TimeoutError after ``SECONDS_MAX``: a server could send a letter now and then."""
+    """Send ``message``. Raise TimeoutError after ``SECONDS_MAX``, even if the server sends a letter now and then."""
     failed = list[Exception]()
 
     def send() -> None:
@@ -192,7 +193,7 @@ def _send_by_smtp(connection: Any, message: EmailMultiAlternatives) -> None:
         except Exception as error:
             failed.append(error)
         finally:
-            # A subclass may use a database. Nobody else closes the connections of this thread.
+            # A subclass may use a database. Nothing else closes the connections of this thread.
             connections.close_all()
 
     thread = Thread(target=copy_context().run, args=(send,), daemon=True)

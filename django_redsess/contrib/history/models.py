@@ -16,7 +16,7 @@ from django_redsess.times import to_aware
 __all__ = ["BlockCopy", "SignIn"]
 
 SIGNED_IN_AGAIN = "again"
-"""In place of a reason: the session goes on, and is the one of a later sign-in of its user."""
+"""In place of a reason: the session continues as the session of a later sign-in of its user."""
 
 REASONS = {
     Reason.LOGOUT: _("signed out"),
@@ -54,7 +54,7 @@ def who_ended(user_id: str, reason: str, by: str) -> str:
 
 def delete_with_user(collector: Any, field: Any, rows: Any, using: str) -> None:
     """
-    Delete the ``rows`` of a deleted user with the user: what Django calls for ``on_delete``.
+    Delete the ``rows`` of a deleted user: the function for Django's ``on_delete``.
 
     If the rows are in another database than the user,
     :func:`~django_redsess.contrib.history.receivers.delete_rows_of_user` deletes them. Django would look for them in
@@ -64,7 +64,7 @@ def delete_with_user(collector: Any, field: Any, rows: Any, using: str) -> None:
         models.CASCADE(collector, field, rows, using)
 
 
-# Else Django reads the rows before it calls this.
+# Otherwise Django reads the rows before it calls this.
 delete_with_user.lazy_sub_objs = True  # type: ignore[attr-defined]
 
 
@@ -72,8 +72,8 @@ class SignIn(models.Model):
     """
     A sign-in, and what became of its session.
 
-    ``login_ms`` is when, in milliseconds since 1970 by the clock of the session store. With the user, it names the
-    sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
+    ``login_ms`` is its time in milliseconds since 1970, by the clock of the session store. With the user, it identifies
+    the sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
     ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
     user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``. ``address_score``
     orders addresses, so that each network is a range. ``client`` names browser and system. ``device`` is a hash of the
@@ -123,7 +123,7 @@ class SignIn(models.Model):
         )
 
     title = ""
-    """What its page is called in the admin, with the name of the user. It is not stored."""
+    """The title of its page in the admin, with the name of the user. Not stored."""
 
     def __str__(self) -> str:
         return self.title or f"{self.user_id}, {self.created_at:%Y-%m-%d %H:%M:%S %Z}"

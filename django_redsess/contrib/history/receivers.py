@@ -1,8 +1,8 @@
 """
-Each sign-in and each end becomes a row: receivers of ``sessions_began`` and ``sessions_ended``.
+Receivers of ``sessions_began`` and ``sessions_ended``: they write a row for each sign-in.
 
-They are upserts: beginning and end each write their own fields, so they may come in any order. A guest's session, and a
-user id that is no primary key of the user model, leave no row.
+They upsert: beginning and end each write their own fields, so they may come in any order. A guest's session, and a user
+id that is no primary key of the user model, leave no row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
 AT_BEGINNING = (*FROM_CLIENT, "device", "is_new_device")
 AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "who_ended", "message")
-"""The fields that an upsert changes in a row that is there."""
+"""The fields that an upsert changes in an existing row."""
 
 EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
@@ -41,7 +41,7 @@ MESSAGE_MAX = 200
 
 
 def connect_receivers() -> None:
-    """Record from now on. Called once, when all models are loaded."""
+    """Start to record. Called once, when all models are loaded."""
     sessions_began.connect(record_beginnings, dispatch_uid="django_redsess.contrib.history")
     sessions_ended.connect(record_ends, dispatch_uid="django_redsess.contrib.history")
     for model in _user_models():
@@ -49,7 +49,7 @@ def connect_receivers() -> None:
 
 
 def disconnect_receivers() -> None:
-    """Record nothing from now on."""
+    """Stop recording."""
     sessions_began.disconnect(dispatch_uid="django_redsess.contrib.history")
     sessions_ended.disconnect(dispatch_uid="django_redsess.contrib.history")
     for model in _user_models():
@@ -57,14 +57,14 @@ def disconnect_receivers() -> None:
 
 
 def _user_models() -> list[type[Model]]:
-    # A proxy or a derived model sends the signal in its own name.
+    # A proxy or a derived model is the sender of its own signals.
     return [model for model in apps.get_models() if issubclass(model, get_user_model())]
 
 
 def record_beginnings(
     sender: Any, sessions: Sequence[BegunSession], request: HttpRequest | None = None, **kwargs: Any
 ) -> None:
-    """Receive the signal ``sessions_began``. Tell of sign-ins on new devices once their rows are stored."""
+    """Receive the signal ``sessions_began``. Send ``new_device`` once the rows are stored."""
     rows, closed = list[SignIn](), list[SignIn]()
     for each in sessions:
         key = user_key(each.user_id)
@@ -72,7 +72,7 @@ def record_beginnings(
             continue
         rows.append(row_of_beginning(key, each.created_at, each.address, each.user_agent))
         if each.replaces is not None:
-            # The session goes on with another login time. What it was before is over.
+            # The session continues with another login time: its earlier sign-in is over.
             at = to_column(each.created_at)
             end = {"ended_at": at, "reason": SIGNED_IN_AGAIN, "who_ended": NOBODY}
             closed.append(SignIn(user_id=key, login_ms=ms_of(each.replaces), last_seen_at=at, **end))
@@ -87,9 +87,9 @@ def record_beginnings(
         for row, is_new_network in compared:
             if not row.is_new_device:
                 continue
-            # As it is stored: the row that was written does not know its primary key.
+            # Read from the database: the written row has no primary key.
             found = SignIn.objects.using(using).filter(user_id=row.user_id, login_ms=row.login_ms).first()
-            # By the row, Django would look for the user in the database of the row.
+            # Through the row, Django would look for the user in the row's database.
             user = _users_by_key([row.user_id]).first()
             if found is not None and user is not None:
                 new_device.send_robust(SignIn, request=request, user=user, sign_in=found, is_new_network=is_new_network)
@@ -120,7 +120,7 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
         )
 
     def work() -> None:
-        # The account may have been deleted: then its rows have gone with it.
+        # The account may have been deleted, and its rows with it.
         deleted = invalidated - existing_users(invalidated)
         upsert([row for row in rows if row.user_id not in deleted], AT_END, using)
 
@@ -128,36 +128,36 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
 
 
 def delete_rows_of_user(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:
-    """Receive Django's signal ``post_delete`` of a user, whose rows may be in another database."""
+    """Receive Django's signal ``post_delete`` of a user. Delete the user's rows in another database."""
     # A derived model may have another primary key.
     key = getattr(instance, get_user_model()._meta.pk.attname)
     for model in (SignIn, BlockCopy):
         where = router.db_for_write(model)
         if where != using:
-            # After the commit: the user may stay.
+            # After the commit, since a rollback keeps the user.
             delete = model._base_manager.using(where).filter(user_id=key).delete
             transaction.on_commit(partial(try_write, delete, rows=1, using=where), using=using, robust=True)
 
 
 def existing_users(keys: Collection[Any]) -> set[Any]:
-    """Return which of these primary keys are those of users."""
+    """Return the primary keys that are keys of existing users."""
     return set(_users_by_key(keys).values_list("pk", flat=True)) if keys else set()
 
 
 def _users_by_key(keys: Collection[Any]) -> QuerySet[Any]:
     model = get_user_model()
-    # Not on a replica: it may not have a user who has just been created, and still have one who was deleted.
+    # A replica may lack a new user, and still have a deleted one.
     return model._base_manager.using(router.db_for_write(model)).filter(pk__in=keys)
 
 
 def upsert(rows: Iterable[SignIn], changed: tuple[str, ...], using: str) -> None:
-    """Insert ``rows``, and change the fields ``changed`` of those that are there."""
-    # One command can't change a row twice. Everybody takes the rows in one order, so that nobody waits in a circle.
+    """Insert ``rows``, or update the fields ``changed`` of existing ones."""
+    # One command can't change a row twice. All processes lock rows in the same order, which prevents deadlocks.
     by_name = {(row.user_id, row.login_ms): row for row in rows}
     if not by_name:
         return
     distinct = [by_name[name] for name in sorted(by_name)]
-    # MySQL takes no names: there, whatever is unique counts.
+    # MySQL takes no names of fields: any unique index counts.
     names_unique = connections[using].features.supports_update_conflicts_with_target
     SignIn._base_manager.using(using).bulk_create(
         distinct, update_conflicts=True, update_fields=changed, unique_fields=UNIQUE if names_unique else None

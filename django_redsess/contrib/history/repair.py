@@ -1,8 +1,9 @@
 """
-Making up for what was not written: rows and sessions are compared, and old rows are deleted.
+The repair: rows and sessions are compared, missing rows are written, and old rows are deleted.
 
 A process may be killed before it has written a row, and the database may have been down. A failover may bring back
-sessions that have ended. So rows that are open are asked for in the store, and living sessions in the database.
+sessions that have ended. So the store is asked for the sessions of open rows, and the database for the rows of living
+sessions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from django_redsess.querysets import user_key
 from django_redsess.times import to_column
 
 AGE_SECONDS = 300
-"""A younger row, or a younger session, may be one whose other half is about to be written."""
+"""A younger row, or a younger session, is left alone: its counterpart may be about to be written."""
 
 READ_AT_ONCE = 1000
 DELETED_AT_ONCE = 5000
@@ -38,15 +39,15 @@ logger = logging.getLogger("django_redsess")
 GoOn = Callable[[], bool]
 
 Batches = Iterator[tuple[int, int]]
-"""How many of each batch were changed, and how many were looked at."""
+"""For each batch, the number of changed rows, and of rows or sessions that were read."""
 
 
 def close_ended(go_on: GoOn = lambda: True) -> Batches:
     """
-    Close the rows whose sessions are gone, without a reason: it was not recorded. Yield two counts of each batch.
+    Close the open rows whose sessions are gone. Their reason is unknown. Yield two counts of each batch.
 
-    ``go_on`` is called before each batch, and False stops the work. In an outage of the server, nothing is closed.
-    Raises SessionStoreUnavailable then.
+    ``go_on`` is called before each batch, and False stops the work. In an outage of the server, nothing is closed, and
+    SessionStoreUnavailable is raised.
     """
     using = router.db_for_write(SignIn)
     after = (0, 0)
@@ -60,10 +61,10 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
         lives = are_live([(str(user), login_ms) for login_ms, _, user in batch])
         gone = [pk for (_, pk, _), is_alive in zip(batch, lives, strict=True) if not is_alive]
         if gone:
-            # Before the transaction: it holds a lock, and another server may be asked for this.
+            # Before the transaction, which holds a lock: this may ask another server.
             ended_at = to_column(server_time())
             with short_waits(using):
-                # If the end is recorded meanwhile, that is the better one.
+                # An end that was recorded meanwhile is more exact.
                 left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
                 left_open.update(ended_at=ended_at, ended_is_about=True)
             let_others_write(using)
@@ -71,7 +72,7 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
 
 
 def insert_missing(go_on: GoOn = lambda: True) -> Batches:
-    """Insert the rows of living sessions that have none, and open those that were closed. See :func:`close_ended`."""
+    """Insert missing rows of living sessions, and reopen closed ones. See :func:`close_ended`."""
     using = router.db_for_write(SignIn)
     pages = iterate_pages(SessionFilter(), "created_at")
     while go_on() and (sessions := next(pages, None)) is not None:
@@ -85,7 +86,7 @@ def insert_missing(go_on: GoOn = lambda: True) -> Batches:
         rows = SignIn.objects.using(using).filter(login_ms__in={login_ms for _, login_ms in old})
         there = {(user, login_ms): (pk, at) for user, login_ms, pk, at in rows.values_list(*_NAMED)}
         wrong = [name for name in old if there.get(name, (0, 0))[1] is not None]
-        # Some may have ended since they were listed, and their rows were closed rightly.
+        # Some sessions may have ended since they were listed: their rows stay closed.
         lives = are_live([(str(user), login_ms) for user, login_ms in wrong]) if wrong else []
         wrong = [name for name, is_alive in zip(wrong, lives, strict=True) if is_alive]
         changed = 0
@@ -101,7 +102,7 @@ _NAMED = ("user_id", "login_ms", "pk", "ended_at")
 
 def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[Any, Any], using: str) -> int:
     missing = [name for name in wrong if name not in there]
-    # The rows of a user go with the user. The sessions may end a little later.
+    # A deleted user's rows are deleted. The sessions may end a little later.
     users = existing_users([user for user, _ in missing])
     new = [_row_of_session(name[0], living[name]) for name in missing if name[0] in users]
     upsert(new, FROM_CLIENT, using)
@@ -124,9 +125,8 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
     """
     Delete rows that are older than ``HISTORY_DAYS``. Yield as :func:`close_ended`.
 
-    Those of living sessions stay, and so does the latest of each user, by which another device is known to be new. If
-    that has no device, as a row that was made up, the latest one with a device stays, too. What they say of the sender
-    but the device is deleted.
+    Rows of living sessions stay. So does each user's latest row, which is needed to recognize new devices, and the
+    latest row with a device. Address, user agent, ender and message are deleted from these latest rows.
     """
     rows, after = rows_to_prune(), (0, 0)
     later = SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms"))
@@ -140,7 +140,7 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
         after = batch[-1][:2]
         gone, latest = ([pk for _, pk, is_old in batch if is_old is wanted] for wanted in (True, False))
         SignIn.objects.using(rows.db).filter(pk__in=gone).delete()
-        # They are looked at each hour, and changed once.
+        # These rows are read each hour, and changed once.
         changed = rows.filter(pk__in=latest).exclude(address="", user_agent="", by="", message="")
         changed.update(**NOTHING_OF_SENDER)
         let_others_write(rows.db)

@@ -1,4 +1,4 @@
-"""What pages of the core show of the rows: see :mod:`django_redsess.past_sign_ins`."""
+"""The rows as the source of past sign-ins for pages of the core: see :mod:`django_redsess.past_sign_ins`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from django_redsess.times import to_aware
 logger = logging.getLogger("django_redsess")
 
 ORDER = ("-login_ms", "-id")
-"""The one order of all lists: an index has it, with and without a reason or a device."""
+"""The order of all lists. Indexes have it, with and without a filter."""
 
 
 class StoredSignIns:
-    """The source of what is known about the past."""
+    """A :class:`~django_redsess.past_sign_ins.SignInSource` of the rows."""
 
     def ended_sign_ins(self, user_id: str, *, limit: int) -> list[PastSignIn]:
         rows = _sign_ins_of_user(SignIn.objects.filter(ended_at__isnull=False), user_id)[:limit]
@@ -44,7 +44,7 @@ class StoredSignIns:
 
 
 def past_sign_in(row: SignIn) -> PastSignIn:
-    """Return what ``row`` says."""
+    """Return ``row`` as a past sign-in."""
     return PastSignIn(
         user_id=str(row.user_id),
         created_at=row.created_at,
@@ -68,13 +68,13 @@ def sign_ins_url(site: AdminSite, user_id: str) -> str:
 
 
 def sign_ins_of_users(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
-    """Return those of ``rows`` that are sign-ins of these users."""
+    """Return the ``rows`` of these users."""
     return rows.filter(user_id__in=user_keys(user_ids))
 
 
 def ended_by(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
-    """Return those of ``rows`` whose sessions these users have ended, apart from their own."""
-    # PostgreSQL has no text with this character.
+    """Return the ``rows`` whose sessions these users have ended, without their own sessions."""
+    # PostgreSQL rejects text with NUL.
     return rows.filter(by__in=[user_id for user_id in user_ids if "\0" not in user_id], who_ended=STAFF)
 
 
@@ -83,7 +83,7 @@ def _sign_ins_of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:
 
 
 def _read_rows(rows: QuerySet[SignIn]) -> list[SignIn]:
-    """Read ``rows``. If the database fails or is locked, return none: sessions are shown and ended without it."""
+    """Read ``rows``. Return none if the database fails or is locked: the pages work without it."""
     try:
         with _bounded_reading(rows.db):
             return list(rows)
@@ -95,7 +95,7 @@ def _read_rows(rows: QuerySet[SignIn]) -> list[SignIn]:
 def _bounded_reading(using: str) -> AbstractContextManager[Any]:
     connection = connections[using]
     if connection.in_atomic_block:
-        # All queries after one that failed would fail.
+        # A failed query would fail all later ones of the transaction.
         return transaction.atomic(using)
-    # A lock of the whole table, as a migration takes it, keeps readers out.
+    # A lock of the whole table, for example by a migration, blocks readers.
     return short_waits(using) if connection.vendor in ("postgresql", "mysql") else nullcontext()
