@@ -156,7 +156,7 @@ class OwnStore:
         if own := _own_stores():
             self.moved_ms = own[-1].moved_ms
         else:
-            _folder.create()
+            _folder.create_folder()
         _opened.append(self)
         _use_last_opened()
         return self
@@ -317,7 +317,7 @@ class _Folder:
     def __init__(self) -> None:
         self._path, self._pid = Path(), 0
 
-    def create(self) -> None:
+    def create_folder(self) -> None:
         if self._pid != os.getpid():
             # The path stays the same: a process that starts others, such as a forkserver, has read it once.
             self._path, self._pid = Path(tempfile.gettempdir()) / f"redsess-tests-{uuid4().hex}", os.getpid()

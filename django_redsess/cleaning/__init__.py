@@ -46,11 +46,11 @@ class Backlog(NamedTuple):
 def backlogs_by_partition(*, sampled: int = 1000) -> list[ScriptCall[Backlog]]:
     """Count all sessions and due sessions of each partition. Guests are counted among ``sampled`` due ones only."""
 
-    def read(reply: list[int]) -> Backlog:
+    def read_backlog(reply: list[int]) -> Backlog:
         due, signed_in, guests, looked_at, of_guests = reply
         return Backlog(due, signed_in, guests, round(due * of_guests / looked_at) if looked_at else 0)
 
-    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), read)
+    return on_each(scripts.BACKLOG, scripts.BACKLOG.arguments(sampled=sampled), read_backlog)
 
 
 def deadlines_by_partition() -> list[ScriptCall[float | None]]:

@@ -99,16 +99,16 @@ class WakeUpSleeper:
                 self.close()
             if self._connection is None:
                 self._asked_at = monotonic()
-                self._connection = _connection()
+                self._connection = _open_connection()
                 self._answer_by = 0.0
             sock = socket_of(self._connection)
             if sock is None:
                 return False
             if not self._answer_by:
-                self._ask(ends)
+                self._send_blpop(ends)
             selector.register(sock, selectors.EVENT_READ)
         except RedisError as error:
-            self._failed(error)
+            self._note_failure(error)
         except BaseException:
             self.close()
             raise
@@ -122,10 +122,10 @@ class WakeUpSleeper:
             self._answer_by = 0.0
             notify_observers("wait", pool().any_node(), self._asked_at, None, "BLPOP")
             if not is_called and ends > monotonic():
-                self._ask(ends)
+                self._send_blpop(ends)
         except RedisError as error:
             selector.unregister(sock)
-            self._failed(error)
+            self._note_failure(error)
             return False
         except BaseException:
             # The rest of this answer must not be read as the next one.
@@ -133,14 +133,14 @@ class WakeUpSleeper:
             raise
         return is_called
 
-    def _ask(self, ends: float) -> None:
+    def _send_blpop(self, ends: float) -> None:
         # BLPOP waits for ever if its time-out rounds to 0.
         self._asked_at = monotonic()
         seconds = max(0.01, ends - self._asked_at)
         self._connection.send_command("BLPOP", *self._keys, f"{seconds:.3f}")
         self._answer_by = monotonic() + seconds + PATIENCE_SECONDS
 
-    def _failed(self, error: RedisError) -> None:
+    def _note_failure(self, error: RedisError) -> None:
         self.close()
         notify_observers("wait", pool().any_node(), self._asked_at, error, "BLPOP")
         if not isinstance(error, UNREACHABLE) and not self._warned:
@@ -152,7 +152,7 @@ Sleeper = PollingSleeper | WakeUpSleeper
 """A cleaner sleeps by either."""
 
 
-def _connection() -> Any:
+def _open_connection() -> Any:
     # The time-outs here are only for connecting: WakeUpSleeper.sleep() waits for the answers.
     connections = pool().any_node()
     timeouts = {

@@ -307,7 +307,7 @@ def command_errors() -> Iterator[None]:
     try:
         yield
     except SessionStoreUnavailable as error:
-        raise CommandError(_about(error)) from error
+        raise CommandError(_outage_text(error)) from error
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
     except KeyboardInterrupt:
@@ -319,7 +319,7 @@ def command_errors() -> Iterator[None]:
         raise CommandError(f"The database fails: {failed}. If a table is missing, run 'manage.py migrate'.") from error
 
 
-def _about(error: SessionStoreUnavailable) -> str:
+def _outage_text(error: SessionStoreUnavailable) -> str:
     """Describe an outage, and name the setting to look at. An outage without a known cause has no such setting."""
     if not error.cause:
         return str(error)
@@ -379,7 +379,7 @@ class StopRequest:
         # Only the main thread can handle signals. Elsewhere, the code that started the thread has to end the command.
         before = {}
         if threading.current_thread() is threading.main_thread():
-            before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+            before = {number: signal.signal(number, self._request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
@@ -388,7 +388,7 @@ class StopRequest:
             self._receiver.close()
             self._sender.close()
 
-    def _ask(self, number: int, frame: object) -> None:
+    def _request_stop(self, number: int, frame: object) -> None:
         self.asked = True
         self._sender.send(b".")
         signal.signal(number, signal.SIG_DFL)

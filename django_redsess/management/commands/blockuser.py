@@ -52,7 +52,7 @@ class Command(CommandWithExamples):
         with command_errors():
             if options["list"]:
                 self.output.is_all = True
-                return self._list()
+                return self._print_blocks()
             users = {name: find_user(name) for name in dict.fromkeys(options["users"])}
             if unknown := [name for name, user in users.items() if user is None]:
                 raise CommandError(f"Nothing was done. {unknown_users_text(unknown)}")
@@ -90,18 +90,20 @@ class Command(CommandWithExamples):
         lifted = online.unblock(user)
         print_line(f"{printable(name)}: {'can sign in again.' if lifted else 'was not blocked.'}", self.stdout)
 
-    def _list(self) -> None:
+    def _print_blocks(self) -> None:
         # All at once. In pages, a block that is over meanwhile would move the others.
         found = online.blocked(limit=LISTED_MAX)
         users = users_by_id({user_id for each in found for user_id in (each.user_id, each.by) if user_id})
         for each in found:
-            who = f", by {_name(users, each.by)}" if each.by else ""
+            who = f", by {_user_name(users, each.by)}" if each.by else ""
             message = f": {printable(each.message)}" if each.message else ""
-            print_line(f"{_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}", self.stdout)
+            print_line(
+                f"{_user_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}", self.stdout
+            )
         if not found:
             print_line("Nobody is blocked.", self.stdout)
 
 
-def _name(users: dict[str, AbstractBaseUser], user_id: str) -> str:
+def _user_name(users: dict[str, AbstractBaseUser], user_id: str) -> str:
     user = users.get(user_id)
     return printable(str(user.get_username()) if user is not None else f"deleted user {user_id}")

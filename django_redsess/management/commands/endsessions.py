@@ -83,18 +83,18 @@ class Command(CommandWithExamples):
                 # Until the new key is taken, all other operations fail.
                 drive(agreement.take_new_secret_key())
             self._resolve()
-            count = self._tell()
+            count = self._print_targets()
             if options["dry_run"]:
                 sentence = f"Would end {self._whose}." if count else "There is nothing to end."
-                self._summarize("would_end", count, sentence)
+                self._print_result("would_end", count, sentence)
                 return
             is_nothing = not (count or moving_from())
             if is_nothing and conf.CONFIRM_ENDS is None:
-                self._summarize("ended", 0, "There is nothing to end.")
+                self._print_result("ended", 0, "There is nothing to end.")
             elif is_nothing or self._confirmed(count):
-                self._end(count)
+                self._end_targets(count)
             else:
-                self._summarize("ended", 0, "Nothing was ended.")
+                self._print_result("ended", 0, "Nothing was ended.")
 
     def _validate(self) -> None:
         options = self.options
@@ -130,14 +130,16 @@ class Command(CommandWithExamples):
         # If the user of a named session is named, too, the session is counted with that user's sessions.
         self.single = [session for session in chosen if session.user_id not in self.users]
 
-    def _tell(self) -> int:
+    def _print_targets(self) -> int:
         """Print which sessions would end. Return their number."""
         if name := moving_from():
-            self._say(f"Sessions move here from {name}. Those that have not moved end, too, and are not counted.")
+            self._inform(f"Sessions move here from {name}. Those that have not moved end, too, and are not counted.")
         if self.options["new_secret_key"] and conf.ENCRYPTION_KEYS is not None:
-            self._say("Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them.")
+            self._inform(
+                "Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them."
+            )
         for sid in self.over:
-            self._say(f"The session {sid} is over already, or never was.")
+            self._inform(f"The session {sid} is over already, or never was.")
         if self.options["all"]:
             count = online.count() - sum(session.created_at is not None for session in self.kept)
             self._whose = f"{_sessions(count)}, all that are signed in"
@@ -148,11 +150,11 @@ class Command(CommandWithExamples):
             count = online.count(user_ids=[user_id]) - kept
             tally.add(user_id, count)
             name, but = printable(str(user.get_username())), f", and {kept:,} to keep" if kept else ""
-            self._say(f"{name}: {_sessions(count)}{but}")
+            self._inform(f"{name}: {_sessions(count)}{but}")
         owners = users_by_id({session.user_id for session in self.single})
         for session in self.single:
             tally.add(session.user_id)
-            self._say(f"{owner_name(session, owners)}: the session {session.sid}")
+            self._inform(f"{owner_name(session, owners)}: the session {session.sid}")
         self._whose = str(tally)
         return tally.sessions
 
@@ -162,7 +164,7 @@ class Command(CommandWithExamples):
         # Last of all checks: an error about a wrong name is more useful than one about the terminal.
         return self.confirm(f"End {self._whose}?", to=f"end {_sessions(count)}", refused="Nothing was ended.")
 
-    def _end(self, count: int) -> None:
+    def _end_targets(self, count: int) -> None:
         tally, stop, told = _Tally(), StopRequest(), monotonic()
         wanted = self.options["verbosity"] > 0 and count > AT_ONCE_MAX and is_terminal(sys.stderr)
         try:
@@ -178,17 +180,17 @@ class Command(CommandWithExamples):
                         bar.update(len(batch))
                     elif monotonic() - told > LINE_SECONDS:
                         told = monotonic()
-                        self._say(f"Ended so far: {tally.sessions:,} of {_sessions(count)}.")
+                        self._inform(f"Ended so far: {tally.sessions:,} of {_sessions(count)}.")
                     if stop.asked:
                         break
         except SessionStoreUnavailable as error:
             # Of the last batch, some may have ended.
             for ended in done.kicked:
                 tally.add(ended.user_id)
-            self._summarize("ended", tally.sessions)
+            self._print_result("ended", tally.sessions)
             # It is unknown whether the batch without an answer has ended.
             raise CommandError(f"{error} Before that, {tally} were ended; run it again.") from error
-        self._summarize("ended", tally.sessions, "" if stop.asked else f"Ended {tally}.{self._worth()}")
+        self._print_result("ended", tally.sessions, "" if stop.asked else f"Ended {tally}.{self._worth()}")
         if stop.asked:
             raise CommandError(f"Stopped. Ended {tally}.{self._worth()}", returncode=STOPPED)
 
@@ -204,9 +206,9 @@ class Command(CommandWithExamples):
             user_ids, keep = None if self.options["all"] else list(self.users), [session.sid for session in self.kept]
             yield from online.end_in_batches(user_ids=user_ids, keep=keep, message=message)
 
-    def _summarize(self, what: str, count: int, sentence: str = "") -> None:
+    def _print_result(self, what: str, count: int, sentence: str = "") -> None:
         if sentence:
-            self._say(sentence)
+            self._inform(sentence)
         if self.options["json"]:
             confirmed = {} if self._replicas is None else {"confirmed_by": self._replicas}
             self.stdout.write(json.dumps({what: count, **confirmed}))
@@ -216,7 +218,7 @@ class Command(CommandWithExamples):
         again = " Run it again to check replication again." if confirmed_too_few(self._replicas) else ""
         return f" {labels.confirmation_text(self._replicas)}{again}" if self._replicas is not None else ""
 
-    def _say(self, line: str) -> None:
+    def _inform(self, line: str) -> None:
         """Print a line for a person. Without ``--noinput``, it is printed at any verbosity."""
         if self.options["verbosity"] > 0 or self.options["interactive"]:
             print_line(line, self.for_people)

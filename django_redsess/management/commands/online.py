@@ -212,7 +212,7 @@ class Command(CommandWithExamples):
         self._validate()
         self.output.is_all = True
         with command_errors():
-            self._list()
+            self._print_listed()
 
     def _validate(self) -> None:
         options = self.options
@@ -246,7 +246,7 @@ class Command(CommandWithExamples):
             active = seconds_of_active() if active is True else parse_seconds(active, "--active")
         self._active_seconds = active
 
-    def _list(self) -> None:
+    def _print_listed(self) -> None:
         if self.options["id"]:
             found = online.find([self.options["id"]])
             count, pages = len(found), iter([found])
