@@ -80,37 +80,51 @@ def seen_at(now: int) -> int:
 
 def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     """
-    Read the record and the deadline of ``sid``, and touch the session as ``touch`` says. Ask for what is not known.
+    Read the record and the deadline of ``sid``, and touch the session as ``touch`` says.
 
-    The server's time is asked for once a second. A session that this process has touched in the present
-    ``TOUCH_INTERVAL`` is not touched again, unless the time is asked for. If no time-out moves deadlines, its deadline
-    is not asked for, either, as long as that of its record is ahead.
+    A session that this process has touched in the present ``TOUCH_INTERVAL`` is touched again only once a second, when
+    the server's time is read. Its deadline is not read as long as that of its record is ahead and no time-out moves
+    deadlines.
     """
-    space, name = keyspace(), sid.encode()
+    space = keyspace()
     commands = templates(space.prefix, space.count)[space.number_of(sid) if space.count > 1 else 0]
     partition = commands.partition
     tag, server = partition.tag, server_of(partition)
     if tag not in server.agreed:
         yield from agree([partition])
-    fresh, touching = server.clock.fresh(), b""
-    if touch is not Touch.NOTHING:
-        seen = seen_at(fresh or server.clock.now() or (yield from steps.now(partition)))
-        deadline_in_record = server.touched.recall(tag + sid, seen)
-        # Once a second all the same: a server that was the master a moment ago refuses it, and is read no more.
-        if deadline_in_record is None or not fresh:
-            touching = commands.touch % (seen, name, seen, name)
-        elif deadline_in_record and not conf.moves_deadlines:
-            [record] = yield from attempts.fetch(server, tag, "read", commands.record % name, 1)
-            due = 0 if record is None else least_deadline(record)
-            if record is None or due > fresh:
-                return Loaded(sid, record, due, fresh)
-    packed, needed = (commands.record + commands.deadline) % (name, name), 2
+    fresh = server.clock.fresh()
+    if touch is Touch.NOTHING:
+        return (yield from _read_whole(sid, commands, fresh))
+    seen = seen_at(fresh or server.clock.now() or (yield from steps.now(partition)))
+    deadline_in_record = server.touched.recall(tag + sid, seen)
+    # Once a second all the same: a server that was the master a moment ago refuses it, and is read no more.
+    if deadline_in_record is None or not fresh:
+        return (yield from _read_whole(sid, commands, fresh, seen))
+    if deadline_in_record and not conf.moves_deadlines:
+        [record] = yield from attempts.fetch(server, tag, "read", commands.record % sid.encode(), 1)
+        due = 0 if record is None else least_deadline(record)
+        if record is None or due > fresh:
+            return Loaded(sid, record, due, fresh)
+    return (yield from _read_whole(sid, commands, fresh))
+
+
+def _read_whole(sid: str, commands: Templates, fresh: int | None, seen: int = 0) -> Steps[Loaded]:
+    """
+    Read the record and the deadline of ``sid``, and the server's time unless it is known by ``fresh``.
+
+    Touch the session as seen at the time ``seen``. 0 does not touch it.
+    """
+    partition, name = commands.partition, sid.encode()
+    tag, server = partition.tag, server_of(partition)
+    packed, read_count = (commands.record + commands.deadline) % (name, name), 2
     if not fresh:
-        packed, needed = packed + TIME, 3
-    record, score, *others = yield from attempts.fetch(
-        server, tag, "read", packed + touching, needed + 2 if touching else needed, needed
-    )
-    now = fresh or server_of(partition).clock.learn(others[0])
+        packed, read_count = packed + TIME, 3
+    reply_count = read_count
+    if seen:
+        packed, reply_count = packed + commands.touch % (seen, name, seen, name), read_count + 2
+    replies = yield from attempts.fetch(server, tag, "read", packed, reply_count, read_count)
+    record, score = replies[:2]
+    now = fresh or server_of(partition).clock.learn(replies[2])
     # A foreign client may have written any score.
     due = 0 if score is None else int(max(0.0, min(float(score), TIME_MAX)))
     if record is None:
@@ -120,8 +134,9 @@ def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
         now = yield from read_time(partition)
     if due <= now:
         return Loaded(sid, None, due if has_user(record) else 0, now)
+    touched = replies[read_count:]
     # A server that is full refuses to write.
-    if touching and type(others[-1]) is type(others[-2]) is int:
+    if touched and type(touched[0]) is type(touched[1]) is int:
         # A time-out that was removed from the settings may have left an earlier deadline.
         server.touched.note_touch(tag + sid, seen, due >= least_deadline(record))
     return Loaded(sid, record, due, now)
