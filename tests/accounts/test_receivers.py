@@ -1,9 +1,8 @@
 """Receivers of Django's signals are called after ours, wherever their apps are listed."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.helpers.running import run_python
 
 pytestmark = pytest.mark.unit
 
@@ -26,5 +25,4 @@ print(*(receiver.__module__ for receiver, _ in user_logged_in.send(None, request
 
 @pytest.mark.slow
 def test_receivers_of_apps_that_are_listed_before_ours_are_called_after_ours() -> None:
-    ran = subprocess.run([sys.executable, "-c", RECEIVERS], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["django_redsess.accounts.signals", "django.contrib.auth.models"]
+    assert run_python("-c", RECEIVERS).split() == ["django_redsess.accounts.signals", "django.contrib.auth.models"]

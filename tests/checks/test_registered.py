@@ -1,13 +1,11 @@
 """Each check of an app is registered where the app is installed."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import django_redsess
+from tests.helpers.running import run_python
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +30,5 @@ def test_what_a_site_has_installed_is_checked() -> None:
     }
     assert len(with_checks) > 6
     # The shop has all apps of the package.
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
-    command = [sys.executable, "-c", PRINT_THEM]
-    run = subprocess.run(command, env=environment, cwd=PACKAGE.parent, capture_output=True, text=True, check=True)
-    assert with_checks - set(run.stdout.split()) == set()
+    registered = run_python("-c", PRINT_THEM, DJANGO_SETTINGS_MODULE="testproject.settings").split()
+    assert with_checks - set(registered) == set()

@@ -2,8 +2,6 @@
 
 import itertools
 import logging
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +13,7 @@ from django_redsess.signals import EndedSession, sessions_ended
 from testproject import servers
 from tests.helpers.child import Child
 from tests.helpers.outages import OURS, TIMEOUT, caches, close_connections, end_outage
+from tests.helpers.running import run_python
 from tests.helpers.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
 from tests.helpers.visitors import Browser
 
@@ -126,10 +125,8 @@ def greenlets(settings) -> Callable[..., list[int]]:
     """Return a function that runs tests/failures/greenlets.py, and returns the numbers that it prints."""
 
     def run(url: str, *pool: str) -> list[int]:
-        started = [sys.executable, "-m", "tests.failures.greenlets", url, settings.SECRET_KEY, *pool]
-        done = subprocess.run(started, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stderr) == (0, "")
-        return list(map(int, done.stdout.split()))
+        printed = run_python("-m", "tests.failures.greenlets", url, settings.SECRET_KEY, *pool, quiet=True)
+        return list(map(int, printed.split()))
 
     return run
 

@@ -3,11 +3,8 @@ Rolling deploys: two sites on one store, of which one after the other is drained
 another release.
 """
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,7 +18,7 @@ import requests
 from django.core.management import call_command
 
 from tests.helpers.other_release import other_release
-from tests.helpers.running import ROOT, Gunicorn, wait_until
+from tests.helpers.running import ROOT, Gunicorn, run_python, wait_until
 from tests.helpers.store import keyspace, scripts, stored
 
 pytestmark = pytest.mark.slow
@@ -86,7 +83,7 @@ def start(server, tmp_path: Path) -> Iterator[Callable[..., Gunicorn]]:
 
     numbers = count(1)
     settings = {"DJANGO_SETTINGS_MODULE": "tests.helpers.site.settings", "REDSESS_DEMO_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", MAKE_USER], cwd=ROOT, env={**os.environ, **settings}, check=True)
+    run_python("-c", MAKE_USER, **settings)
     with ExitStack() as running:
         yield start
 

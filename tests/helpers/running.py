@@ -135,19 +135,31 @@ def asleep(client: redis.Redis) -> int:
     return sum(each["cmd"] == "blpop" and "b" in each["flags"] for each in client.client_list())
 
 
-def drive(*part: str, settings: str, server: Server, folder: Path, **changes: str) -> None:
-    """Run this part of tests/helpers/driven under these settings; ``changes`` are those of its environment."""
-    env = {"DJANGO_SETTINGS_MODULE": settings, "REDIS_URL": server.url, "REDSESS_DEMO_DIR": str(folder)}
-    driven = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.driven", *part],
+def run_python(*arguments: str, quiet: bool = False, **environment: str) -> str:
+    """
+    Run ``python`` with these arguments in a process of its own, and return what it prints.
+
+    ``environment`` is added to that of the tests. The test fails unless the status is 0, and where it is to be
+    ``quiet`` if anything is on stderr.
+    """
+    ran = subprocess.run(
+        [sys.executable, *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONUTF8": "1", **env, **changes},
+        env={**os.environ, "PYTHONUTF8": "1", **environment},
         capture_output=True,
         text=True,
         encoding="utf-8",
         timeout=300,
     )
-    assert driven.returncode == 0, driven.stdout + driven.stderr
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert not (quiet and ran.stderr), ran.stderr
+    return ran.stdout
+
+
+def drive(*part: str, settings: str, server: Server, folder: Path, **changes: str) -> None:
+    """Run this part of tests/helpers/driven under these settings; ``changes`` are those of its environment."""
+    env = {"DJANGO_SETTINGS_MODULE": settings, "REDIS_URL": server.url, "REDSESS_DEMO_DIR": str(folder)}
+    run_python("-m", "tests.helpers.driven", *part, **env, **changes)
 
 
 HANGS_SECONDS = 20

@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.running import ROOT, run_python
 
 SITE = """
 import json
@@ -52,19 +52,16 @@ def test_spans_are_under_those_of_ddtrace(server, tmp_path: Path) -> None:
         'REDSESS = {**REDSESS, "OBSERVERS": ["django_redsess.contrib.opentelemetry.Observer"]}\n'
     )
     env = {
-        **os.environ,
         "DD_TRACE_OTEL_ENABLED": "true",
         "DD_INSTRUMENTATION_TELEMETRY_ENABLED": "false",
         "DD_REMOTE_CONFIGURATION_ENABLED": "false",
         "DD_TRACE_STARTUP_LOGS": "false",
         "DJANGO_SETTINGS_MODULE": settings.stem,
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}",
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
         "REDIS_URL": server.url,
         "HISTORY": "0",
     }
-    done = subprocess.run([sys.executable, "-c", SITE], capture_output=True, text=True, timeout=60, env=env)
-    assert done.returncode == 0, done.stderr
-    spans = json.loads(done.stdout.splitlines()[-1])
+    spans = json.loads(run_python("-c", SITE, **env).splitlines()[-1])
     (read,) = [span for span in spans if span["name"] == "redsess read"]
     assert read["in_request"]
     assert read["tags"]["db.system.name"] == "redis"

@@ -1,8 +1,5 @@
 """What the observer for Prometheus counts, in one process and in several."""
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,7 +19,7 @@ from django_redsess.contrib.prometheus import observer as observer
 from django_redsess.observers import Server
 from testproject import servers
 from tests.helpers.outages import TIMEOUT, caches, close_connections
-from tests.helpers.running import ROOT, Gunicorn, wait_until
+from tests.helpers.running import Gunicorn, run_python, wait_until
 from tests.helpers.store import sid_of
 
 Found = dict[tuple[str, ...], float]
@@ -185,11 +182,8 @@ def test_a_site_whose_folder_is_gone_starts_and_shows_what_it_knows(server: serv
         "REDSESS_DEMO_DIR": str(tmp_path),
         "HISTORY": "0",
     }
-    command = [sys.executable, "-c", WITHOUT_FOLDER]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout.split() == ["200", "200", "True", "False", "django_redsess.E091"], done.stderr
+    printed = run_python("-c", WITHOUT_FOLDER, **environment)
+    assert printed.split() == ["200", "200", "True", "False", "django_redsess.E091"]
 
 
 WORKERS = 3

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from testproject import servers
-from tests.helpers.running import ROOT
+from tests.helpers.running import ROOT, run_python
 
 HOLD = """
 import time
@@ -39,6 +39,4 @@ def test_no_two_processes_get_the_same_port(given_to_another: int, monkeypatch) 
 
 @pytest.mark.unit
 def test_a_process_that_was_given_a_port_ends_without_a_warning() -> None:
-    code = "from testproject import servers; servers.free_port()"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, b"")
+    run_python("-W", "error", "-c", "from testproject import servers; servers.free_port()", quiet=True)

@@ -19,6 +19,7 @@ from django_redsess.testing import own_store, travel
 from testproject.servers import Server
 from tests.helpers import every_operation
 from tests.helpers.child import Child
+from tests.helpers.running import run_python
 from tests.helpers.store import pool
 
 MEMBER = {"_auth_user_id": "7", "colour": "blue"}
@@ -94,9 +95,8 @@ def test_a_server_of_the_class_is_in_the_store_of_each_test(make_elsewhere, new_
 def test_a_folder_that_is_gone_leaves_a_site_as_it_is(tmp_path: Path, server: Server) -> None:
     program = "import django; django.setup(); from django_redsess.conf import conf; print(conf.PREFIX)"
     for folder in (tmp_path, tmp_path / "gone"):
-        env = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings", "REDSESS_FOLDER_OF_TESTS": str(folder)}
-        ran = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
-        assert ran.stdout.strip() == "redsess"
+        env = {"DJANGO_SETTINGS_MODULE": "testproject.settings", "REDSESS_FOLDER_OF_TESTS": str(folder)}
+        assert run_python("-c", program, **env).strip() == "redsess"
 
 
 SETTINGS = """

@@ -1,7 +1,5 @@
 """What the helpers for tests of a site promise, one test at a time in this process."""
 
-import subprocess
-import sys
 import unittest
 from multiprocessing import get_context
 from typing import Any
@@ -17,6 +15,7 @@ from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.testing import SessionStoreMixin, SessionStoreRunnerMixin, own_store
+from tests.helpers.running import run_python
 
 
 class Runner(SessionStoreRunnerMixin, DiscoverRunner):
@@ -151,8 +150,7 @@ def test_a_forked_worker_goes_on_with_no_store_of_its_parent(new_session) -> Non
 def test_the_plugin_needs_no_settings_and_imports_no_django() -> None:
     program = "import sys, django_redsess.pytest_plugin as plugin; "
     program += "print(plugin._is_in_use(), 'django' in sys.modules, 'redis' in sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["False", "False", "False"]
+    assert run_python("-c", program).split() == ["False", "False", "False"]
 
 
 def test_an_alias_that_a_test_drops_is_named(settings: Any) -> None:

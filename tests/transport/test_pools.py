@@ -4,8 +4,6 @@ import asyncio
 import gc
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +22,7 @@ from django_redsess.transport.pools import PooledConnection
 from tests.helpers.backends import BACKENDS, entry, pool_of_cache
 from tests.helpers.outages import PATIENCE
 from tests.helpers.pooled import give, take
-from tests.helpers.running import wait_until
+from tests.helpers.running import run_python, wait_until
 from tests.helpers.store import afetch, fetch
 
 PING = pack_command("PING")
@@ -357,9 +355,7 @@ assert {own_id(take(pool)), own_id(take(pool))} == parents
     ],
 )
 def test_a_fork_uses_nothing_of_its_parent(server, backend: str, kind: str) -> None:
-    started = [sys.executable, "-c", FORKED, backend, server.url, kind]
-    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    run_python("-c", FORKED, backend, server.url, kind, quiet=True)
 
 
 IN_GREENLETS = """
@@ -391,9 +387,7 @@ assert [each.value for each in waiting] == [[b"PONG"]] * 2
 
 @pytest.mark.parametrize("kind", ["ConnectionPool", "BlockingConnectionPool"])
 def test_a_greenlet_that_is_killed_lets_those_in_line_go_on(server, kind: str) -> None:
-    started = [sys.executable, "-c", IN_GREENLETS, server.url, kind]
-    done = subprocess.run(started, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    run_python("-c", IN_GREENLETS, server.url, kind, quiet=True)
 
 
 def test_what_was_unused_for_long_is_looked_at_first(use, redis, monkeypatch) -> None:

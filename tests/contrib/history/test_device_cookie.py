@@ -1,8 +1,5 @@
 """The cookie of a device: whose it is, who may make one, and how long it is read."""
 
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from django_redsess.contrib.history import devices
 from django_redsess.contrib.history.checks import check_device_cookie
 from django_redsess.contrib.history.models import SignIn
 from tests.helpers.checks import found
+from tests.helpers.running import run_python
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.usefixtures("history")
@@ -242,9 +240,7 @@ def test_a_site_without_fallbacks_looks_at_no_cookie(fallbacks: list[str], hooks
         f"import django; from django.conf import settings; settings.SECRET_KEY_FALLBACKS = {fallbacks!r}; "
         "django.setup(); from django_redsess import middleware; print(len(middleware.response_hooks))"
     )
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings"}
-    run = subprocess.run([sys.executable, "-c", words], env=environment, cwd=ROOT, capture_output=True, text=True)
-    assert run.stdout.split() == [str(hooks)]
+    assert run_python("-c", words, DJANGO_SETTINGS_MODULE="testproject.settings").split() == [str(hooks)]
 
 
 # Its name.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import timedelta
 
 import pytest
@@ -19,6 +16,7 @@ from tests.admin.visits import CHROME, FIREFOX, from_place
 from tests.contrib.history.rows import LIST, ended, row
 from tests.helpers.admin_pages import LIST as ONLINE
 from tests.helpers.admin_pages import Page, page_of, staff
+from tests.helpers.running import run_python
 
 pytestmark = pytest.mark.django_db
 
@@ -196,11 +194,4 @@ print([name for name in sys.modules if name.startswith("django_redsess.contrib.h
 @pytest.mark.unit
 @pytest.mark.slow
 def test_without_the_app_nothing_of_it_is_imported(tmp_path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT],
-        env={**os.environ, "REDSESS_DEMO_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "[]\n[]"
+    assert run_python("-c", WITHOUT, REDSESS_DEMO_DIR=str(tmp_path)).strip() == "[]\n[]"
