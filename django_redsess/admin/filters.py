@@ -1,4 +1,4 @@
-"""The filters beside the admin's list of sessions."""
+"""The filters beside the admin's list of sessions, and the search for users, which other lists share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import ListFilter, ModelAdmin, SimpleListFilter
+from django.contrib.admin.sites import AdminSite
+from django.contrib.admin.utils import NotRelationField, get_fields_from_path
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Model, QuerySet
+from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy
 
-from django_redsess.admin.access import users_admin, visible_users
+from django_redsess.admin.access import leaves_out_users, users_admin, visible_users
 from django_redsess.admin.pages import GUESTS, ONLY, TOO, USER
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.listing import USERS_MAX
@@ -217,3 +222,44 @@ def first_user_ids(request: HttpRequest, users: QuerySet[Any], text: str) -> lis
 def _only_keys(users: QuerySet[Any]) -> QuerySet[Any]:
     # Joins and prefetches of the admin of users are not needed here.
     return users.select_related(None).prefetch_related(None).only("pk")
+
+
+def search_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[Any]:
+    """
+    Search for users by ``term``, as the admin of users does.
+
+    Administrators who may not see users find them by user name only. Users whom a ``get_queryset()`` of the admin of
+    users leaves out are not found.
+    """
+    of_users, registered = users_admin(request, site), site._registry.get(get_user_model())
+    users: QuerySet[Any] = get_user_model()._base_manager.all()
+    if registered is not None and (of_users is not None or leaves_out_users(registered)):
+        users = registered.get_queryset(request)
+    if of_users is not None and of_users.get_search_fields(request):
+        users, _ = of_users.get_search_results(request, users, term)
+    else:
+        # An administrator who may not see users could guess other fields letter by letter.
+        users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
+    return users.order_by("pk")
+
+
+def searched_fields(request: HttpRequest, site: AdminSite) -> str:
+    """Return the names of the fields that :func:`search_users` compares, with commas."""
+    of_users = users_admin(request, site)
+    user_model = get_user_model()
+    fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
+    names = dict.fromkeys(_search_field_name(user_model, str(field)) for field in fields)
+    return ", ".join(name for name in names if name)
+
+
+def _search_field_name(model: type[Model], search_field: str) -> str:
+    # The first character and the last part may name a comparison.
+    lookup = search_field.lstrip("^=@")
+    while lookup:
+        try:
+            field = get_fields_from_path(model, lookup)[-1]
+        except (FieldDoesNotExist, NotRelationField):
+            lookup = lookup.rpartition(LOOKUP_SEP)[0]
+        else:
+            return str(getattr(field, "verbose_name", ""))
+    return ""

@@ -30,8 +30,7 @@ from django_redsess.admin.chart import counts_heading, list_head, numbers_view
 from django_redsess.admin.ending import end_view
 from django_redsess.admin.export import export_view
 from django_redsess.admin.question import ask_before_end, confirm_view, sessions_to_end
-from django_redsess.admin.users import found_users, last_sign_in_html, limit_of_user, recent_sign_ins, search_fields
-from django_redsess.backend import is_in_use
+from django_redsess.admin.users import last_sign_in_html, limit_of_user, recent_sign_ins
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
@@ -190,7 +189,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return ("seen",) if filters.orders_by_seen_only(request) else ("signed_in", "seen")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if request.method == "GET" and not is_in_use():
+        if request.method == "GET" and Access(self, request).own_sid is None:
             text = gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
             messages.warning(request, text)
         users, query = request.GET.getlist(pages.USER), request.GET.copy()
@@ -370,7 +369,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         if network := parse_network(term):
             return sessions.of_network(network.text), False
         return sessions.of_users(
-            filters.user_ids_for(request, found_users(request, self.admin_site, term), sessions)
+            filters.user_ids_for(request, filters.search_users(request, self.admin_site, term), sessions)
         ), False
 
     def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[dict[str, Any]]:
@@ -384,7 +383,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         if changelist.result_count or of_users is None or len(term) > SEARCH_MAX or not (term or user_ids):
             return []
         if term:
-            users = list(found_users(request, self.admin_site, term)[: ABSENT_MAX + 1])
+            users = list(filters.search_users(request, self.admin_site, term)[: ABSENT_MAX + 1])
         else:
             users = list(visible_users(request, self.admin_site, set(user_ids[: ABSENT_MAX + 1])).values())
         users = [user for user in users if of_users.has_view_or_change_permission(request, user)]
@@ -455,7 +454,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
     def _search_help(self, request: HttpRequest) -> str:
         # The fields come last: a theme may cut the text.
         text = gettext("Search by address, network (198.51.100), browser, session id or user (%(fields)s)")
-        return text % {"fields": search_fields(request, self.admin_site)}
+        return text % {"fields": filters.searched_fields(request, self.admin_site)}
 
     @admin.action(description=gettext_lazy("End selected sessions"), permissions=["end"])
     def end_selected(self, request: HttpRequest, queryset: QuerySet[OnlineSession]) -> HttpResponse:

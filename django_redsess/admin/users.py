@@ -1,5 +1,5 @@
 """
-Users in the admin: searching for them, their last sign-ins, their limits, deactivating an account.
+Users in the admin: their last sign-ins, their limits, deactivating an account.
 """
 
 from __future__ import annotations
@@ -10,12 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.admin.sites import AdminSite
-from django.contrib.admin.utils import NotRelationField, get_fields_from_path, quote
-from django.contrib.auth import get_user_model
-from django.core.exceptions import FieldDoesNotExist
+from django.contrib.admin.utils import quote
 from django.db import router, transaction
-from django.db.models import Model, QuerySet
-from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -24,7 +20,7 @@ from django.utils.translation import gettext
 
 from django_redsess import past_sign_ins
 from django_redsess.admin import log_entries
-from django_redsess.admin.access import access_to_sessions, leaves_out_users, named_users, users_admin, visible_users
+from django_redsess.admin.access import access_to_sessions, named_users, visible_users
 from django_redsess.admin.pages import (
     NAME_MAX,
     address_html,
@@ -50,48 +46,6 @@ from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.session import user_limit
 from django_redsess.session.store import user_id_of
 from django_redsess.signals import EndedSession
-
-
-def found_users(request: HttpRequest, site: AdminSite, term: str) -> QuerySet[Any]:
-    """
-    Search for users by ``term``, as the admin of users does.
-
-    Administrators who may not see users find them by user name only. Users whom a ``get_queryset()`` of the admin of
-    users leaves out are not found.
-    """
-    of_users, registered = users_admin(request, site), site._registry.get(get_user_model())
-    users: QuerySet[Any] = get_user_model()._base_manager.all()
-    if registered is not None and (of_users is not None or leaves_out_users(registered)):
-        users = registered.get_queryset(request)
-    if of_users is not None and of_users.get_search_fields(request):
-        users, _ = of_users.get_search_results(request, users, term)
-    else:
-        # An administrator who may not see users could guess other fields letter by letter.
-        users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__icontains": term})
-    return users.order_by("pk")
-
-
-def search_fields(request: HttpRequest, site: AdminSite) -> str:
-    """Return the names of the fields that :func:`found_users` searches, with commas."""
-    of_users = users_admin(request, site)
-    user_model = get_user_model()
-    fields = (of_users.get_search_fields(request) if of_users else ()) or (user_model.USERNAME_FIELD,)
-    names = dict.fromkeys(_search_field_name(user_model, str(field)) for field in fields)
-    return ", ".join(name for name in names if name)
-
-
-def _search_field_name(model: type[Model], search_field: str) -> str:
-    # The first character and the last part may name a comparison.
-    lookup = search_field.lstrip("^=@")
-    while lookup:
-        try:
-            field = get_fields_from_path(model, lookup)[-1]
-        except (FieldDoesNotExist, NotRelationField):
-            lookup = lookup.rpartition(LOOKUP_SEP)[0]
-        else:
-            return str(getattr(field, "verbose_name", ""))
-    return ""
-
 
 LIVE_MAX = 500  # The sign-ins of a page are compared with so many live sessions.
 

@@ -80,7 +80,7 @@ def test_a_sign_in(visitor) -> None:
 
 
 def test_the_list(administrator) -> None:
-    at_most(37, passed_by(lambda: administrator.get(LIST)))
+    at_most(29, passed_by(lambda: administrator.get(LIST)))
 
 
 def test_an_end(visitor, administrator) -> None:
@@ -94,4 +94,4 @@ def test_an_end(visitor, administrator) -> None:
         question = Page(administrator.get(CONFIRM, {"sid": sid}))
         files = passed_by(end)
     assert visitor.get("/user-id/").content == b"nobody"
-    at_most(40, files)
+    at_most(32, files)

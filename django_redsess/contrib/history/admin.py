@@ -27,7 +27,7 @@ from django_redsess.admin import log_entries as lines
 from django_redsess.admin.access import Access, access_to_sessions, named_users, visible_users
 from django_redsess.admin.question import ask_before_end
 from django_redsess.admin.sessions import SEARCH_MAX
-from django_redsess.admin.users import found_users, live_urls, name_among, name_of_sign_in, search_fields
+from django_redsess.admin.users import live_urls, name_among, name_of_sign_in
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.stored_sign_ins import (
@@ -197,7 +197,9 @@ class SignInAdmin(pages.ListAdmin):
         if len(term) > SEARCH_MAX:
             return queryset.none(), False
         text = gettext("More than %(limit)d users match. The sign-ins of the first %(limit)d are listed.")
-        user_ids = shared_filters.first_user_ids(request, found_users(request, self.admin_site, term), text)
+        user_ids = shared_filters.first_user_ids(
+            request, shared_filters.search_users(request, self.admin_site, term), text
+        )
         request.redsess_found = user_ids  # type: ignore[attr-defined]
         return sign_ins_of_users(queryset, user_ids), False
 
@@ -371,7 +373,7 @@ class SignInAdmin(pages.ListAdmin):
 
     def _search_help(self, request: HttpRequest) -> str:
         text = gettext("Search by address, network (198.51.100) or user (%(fields)s)")
-        return text % {"fields": search_fields(request, self.admin_site)}
+        return text % {"fields": shared_filters.searched_fields(request, self.admin_site)}
 
     def _export_batches(self, request: HttpRequest, rows: QuerySet[SignIn]) -> Iterator[list[ExportedRow]]:
         """Read the rows in batches, by keyset: as fast at any depth, and without a query that stays open."""
