@@ -17,11 +17,10 @@ def urls(
     """
     Return the URLs of the API: ``path("api/", urls())``.
 
-    ``auth`` says who asks besides users who are signed in, as django-ninja takes it: an object of ``ninja.security``,
-    a function of the request, or a list of these. Each returns a user, or None.
+    ``auth`` authenticates requests without a signed-in session, as in django-ninja: an object of ``ninja.security``, a
+    function of the request, or a list of these. Each returns a user, or None.
 
-    Raises ImproperlyConfigured if django-ninja is not installed. So does a request for which ``auth`` returns anything
-    else.
+    Raises ImproperlyConfigured if django-ninja is not installed. A request raises it if ``auth`` returns anything else.
     """
     from django.core.exceptions import ImproperlyConfigured
 

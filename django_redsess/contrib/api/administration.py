@@ -1,8 +1,8 @@
 """
-Everybody's sessions, for programs of administrators: by the rules of this site, with lines in the admin's histories.
+Everybody's sessions, for programs of administrators: by the site's rules, with lines in the admin's histories.
 
-The pages of the admin share how sessions are searched and ended, and what the histories say. The admin
-sites that have these pages are asked whom they let in. What a site's own ``ModelAdmin`` allows is not asked.
+Searching, ending and the lines in the histories are the code of the admin's pages. An administrator must have access to
+each admin site that has these pages. The permissions of a site's own ``ModelAdmin`` do not count.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NO_SESSION, NO_BLOCK = "There is no session with this id.", "This user is not bl
 
 
 ROWS_AT_ONCE = 500
-"""So many rows are read at a time, if a rule is asked about each."""
+"""Rows per read, if a rule is called for each row."""
 
 
 def sites_with(request: HttpRequest, model: type[Model]) -> list[AdminSite]:
@@ -83,11 +83,11 @@ def administrating(
     request: HttpRequest, sites: Iterable[AdminSite], permission: str, *, may_see: bool
 ) -> Iterator[None]:
     """
-    Let the admin's code answer ``request``.
+    Return a context in which code of the admin handles ``request``.
 
-    Raises PermissionDenied for who does not get into each of ``sites``, or may not see: its text names ``permission``.
-    A site of the project's own may want more than Django's, such as a second factor. Meanwhile it takes no messages:
-    that code adds some for who reads a page, and here nobody would.
+    Raises PermissionDenied without access to each of ``sites``, or without ``may_see``. Its text names ``permission``.
+    A project's own admin site may require more than Django's, such as a second factor. Messages are switched off
+    within: the admin's code adds some, and no page would show them.
     """
     _require(all(site.has_permission(request) for site in sites) and may_see, NEEDS.format(permission))
     kept = request.__dict__.pop("_messages", None)
@@ -99,12 +99,12 @@ def administrating(
 
 
 def _for_administrator(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Call ``operation`` for an administrator. Its request also has an ``access``: see :class:`Access`."""
+    """Call ``operation`` for an administrator, whose rights it gets as ``request.access``: see :class:`Access`."""
 
     @wraps(operation)
     def for_administrator(request: Any, **asked: Any) -> Any:
         sites = sites_with(request, OnlineSession)
-        # Not a site's own ModelAdmin, whose rules are for its pages.
+        # Not the site's own ModelAdmin: its rules are for its pages.
         request.access = Access(OnlineSessionAdmin(OnlineSession, sites[0]), request)
         permission = "django_redsess.view_onlinesession"
         with administrating(request, sites, permission, may_see=request.access.may_see()):
@@ -135,7 +135,7 @@ def list_user_sessions(request: Any, id: Path[UserId], asked: Query[UserSessions
 
     An unknown user has none. Needs the permission `view_onlinesession`.
     """
-    # Nobody learns here which ids there are.
+    # No 404, which would tell which ids exist.
     found = _ordered_sessions(asked, request.access.sessions().of_users([id]))
     return _session_list(request, asked, found, about=id)
 
@@ -159,8 +159,8 @@ class VisiblePage(NamedTuple):
     """
     A page of a list.
 
-    ``last`` is the position of its last row, None on the last page. ``looked_through`` is None, or tells that rows may
-    follow although none were found: too many in a row are hidden.
+    ``last`` is the position of its last row, None on the last page. ``looked_through`` is set if the search stopped
+    because too many rows in sequence are hidden: others may follow.
     """
 
     rows: list[Any]
@@ -177,19 +177,19 @@ def read_visible_page(
     position_of: Callable[[Any], PositionT],
 ) -> VisiblePage:
     """
-    Return up to ``limit`` rows after ``position`` that ``may_see`` lets pass.
+    Return up to ``limit`` rows after ``position`` that ``may_see`` allows.
 
     ``read_after`` takes a position and a limit. It returns up to so many rows after the position, and the position of
-    the last one, None if no others follow. ``may_see`` is None if no rule is asked about each row: then one page is
+    the last one, None if no others follow. ``may_see`` is None if no rule is called for each row: then one page is
     read. Otherwise pages are read until this one is full, and ``last`` is always the position of a row that is shown.
-    So neither a cursor nor a short page tells of a hidden row. After 10 000 rows it stops.
+    So neither a cursor nor a short page reveals a hidden row. The search stops after 10 000 rows.
     """
     if may_see is None:
         rows, last = read_after(position, limit)
         return VisiblePage(list(rows), last)
     seen, count = list[Any](), 0
     while True:
-        # One more tells whether others come.
+        # One row more than the page shows whether others follow.
         rows, position = read_after(position, ROWS_AT_ONCE)
         seen += filter(may_see, rows)
         count += len(rows)
@@ -201,7 +201,7 @@ def read_visible_page(
 
 
 def _search_list(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet) -> dict[str, Any]:
-    # No list has these together. Each page searches again, and skips what the pages before it had.
+    # No list has these sessions together. Each page searches again, and skips those of earlier pages.
     [offset] = asked.read_cursor(1) or [0]
     may_see, end = _rule_for_each(request), offset + asked.limit
     if may_see is None:
@@ -211,7 +211,7 @@ def _search_list(request: Any, asked: UserSessionsQuery, matching: SessionQueryS
         count, rows = len(seen), seen[offset:end]
     looked = matching.looked_through
     if looked and looked.is_all and may_see is not None:
-        # The number would count hidden sessions, too.
+        # The count would include hidden sessions.
         looked = None
     return {
         "sessions": _describe_visible(request, rows),
@@ -221,7 +221,7 @@ def _search_list(request: Any, asked: UserSessionsQuery, matching: SessionQueryS
 
 
 def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
-    """Return the sessions that the filters of the query keep, among those that the administrator may see."""
+    """Return the sessions that match the query, among those that the administrator may see."""
     found: SessionQuerySet = request.access.sessions()
     if asked.guests == "only" and asked.user:
         raise ProblemError(422, "guests=only and user can't be given together: guests are not users.")
@@ -257,7 +257,7 @@ def _ordered_sessions(asked: UserSessionsQuery, found: SessionQuerySet) -> Sessi
 
 
 def _staff_users(request: Any) -> Any:
-    # Whether somebody is staff is a field of users. It is told to who may see these.
+    # "Staff" is a field of users. Only administrators who may see users may ask for it.
     of_users = users_admin(request, request.access.site)
     if of_users is None or not users_have("is_staff"):
         raise PermissionDenied("The parameter staff needs the permission to view users.")
@@ -271,7 +271,7 @@ def _describe_visible(request: HttpRequest, rows: Iterable[OnlineSession]) -> li
 
 
 def _rule_for_each(request: Any) -> Callable[[OnlineSession], bool] | None:
-    """Return the rule of this site that has to be asked about each session of a list; None if there is none."""
+    """Return the site's rule that must be called for each session of a list. None if there is none."""
     return request.access.may_see if rules().sees_by_own_rule else None
 
 
@@ -288,7 +288,7 @@ def end_sessions(request: Any, body: EndSessions) -> Any:
     return {
         "ended": sorted(of_ended),
         "refused": sorted(of_found - set(sids)),
-        # Some may have ended just now, or become a superuser's.
+        # Some may have ended just now, or may belong to a superuser now.
         "gone": sorted((set(ids) - of_found) | (set(sids) - of_ended)),
         "may_return": ended.may_return,
     }
@@ -305,7 +305,7 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     """
     End a session.
 
-    One that got another key is ended under its new id. The own one ends, too. Needs the permission
+    A session with a new key is found by its earlier id, too. Your own session ends, too. Needs the permission
     `end_onlinesession`.
     """
     _require(request.access.may_end(), ENDING)
@@ -323,7 +323,7 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
     """
     End all sessions of a user.
 
-    The administrator's present one goes on. Needs the permission `end_onlinesession`.
+    Your present session continues. Needs the permission `end_onlinesession`.
     """
     _require(request.access.may_end(), ENDING)
     if ending.match_other_own(request.access, request.access.sessions().of_users([id])):
@@ -335,10 +335,10 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
 @router.get("counts", response=answers(Counts, 403))
 def count_sessions(request: Any) -> Any:
     """
-    Count sessions.
+    Count the sessions that you may see.
 
-    Of those that the administrator may see. If the site has a rule that is asked about each session, more than 10 000
-    are not counted: the answer is 403. Needs the permission `view_onlinesession`.
+    If the site has a rule for each session, at most 10 000 are counted: the answer is 403 above that. Needs the
+    permission `view_onlinesession`.
     """
     listed = request.access.sessions()
     counted = {"signed_in": listed, "guests": listed.only_guests(), "active": listed.active()}
@@ -383,7 +383,7 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
     user = _find_user(id)
     _require(_may_block(request, user), "You may not block this user.")
     longest = rules().longest_block(request.user, user)
-    # Clocks differ: who asks for a week by a clock that is a little fast gets it.
+    # Clocks differ: a week by a client's fast clock is allowed.
     if body.until - server_time() > longest + timedelta(hours=1):
         if longest == LONGEST:
             raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")

@@ -1,4 +1,4 @@
-"""Who asks: by default, the user of the session whose cookie comes with the request."""
+"""Authentication: by default, by the session cookie of the request."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SAFE = ("GET", "HEAD")
 
 class SessionCookie(APIKeyCookie):
     """
-    Knows the user whom the site's middleware has found: by the cookie of a session, or otherwise.
+    Authenticates the user whom the site's middleware has found, by a session cookie or otherwise.
 
-    With the cookie of a session that is signed in, what changes something needs a CSRF token. Whom the middleware knows
-    otherwise, as by a token, needs none.
+    With the cookie of a signed-in session, a change needs a CSRF token. A user whom the middleware found otherwise,
+    such as by a token, needs none.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class SessionCookie(APIKeyCookie):
         session = session_of(request)
         if session is None:
             raise ImproperlyConfigured('django_redsess.contrib.api needs SESSION_ENGINE = "django_redsess.backend".')
-        # Not only if it is the same user: a middleware may let an administrator act as somebody else.
+        # Even if the user is another one: a middleware may let an administrator act as somebody else.
         if request.user.is_authenticated and SESSION_KEY in session:
             _check_csrf(request)
         return super().__call__(request)
@@ -53,7 +53,7 @@ class SessionCookie(APIKeyCookie):
 
 
 def csrf_header() -> str:
-    """Return the name of the header that brings the CSRF token."""
+    """Return the name of the header for the CSRF token."""
     return str(HttpHeaders.parse_header_name(settings.CSRF_HEADER_NAME))
 
 
@@ -63,19 +63,19 @@ def _check_csrf(request: HttpRequest) -> None:
     except RequestDataTooBig:
         raise ProblemError(413, "The body is too long.") from None
     except (SuspiciousOperation, MultiPartParserError):
-        # Django reads forms for the token.
+        # Django has read the body as a form, for the token.
         raise ProblemError(400, "The request can't be read: a body must be of the type application/json.") from None
     if refused is not None:
         value = "the page's token" if settings.CSRF_USE_SESSIONS else f"the cookie {settings.CSRF_COOKIE_NAME}"
         sent = f"Send {value} in the header {csrf_header()}, and over HTTPS a Referer of this site"
         raise ProblemError(403, f"The CSRF token or the origin of the request is missing or wrong. {sent}.")
     if request.method in SAFE and not settings.CSRF_USE_SESSIONS:
-        # The cookie from which scripts take the token. It is set where the browser has none.
+        # Scripts take the token from a cookie, which is set here if the browser has none.
         get_token(request)
 
 
 def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Let ``operation`` act as the user whom ``auth`` has found, and refuse parameters that it does not have."""
+    """Let ``operation`` act as the user whom ``auth`` has found. Reject unknown and repeated parameters."""
     hints = [hint for hint in get_type_hints(operation).values() if isinstance(hint, type) and issubclass(hint, Query)]
     fields = {name: field for hint in hints for name, field in hint.model_fields.items()}
 
@@ -96,7 +96,7 @@ def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
         content = operation(request, *args, **kwargs)
         session = session_of(request)
         if session is not None and session.modified and not session.is_empty():
-            # Now, so that an end meanwhile, or an outage, has an answer of this API.
+            # Saved here, so that this API reports an outage, or a session that has ended meanwhile.
             session.save()
         return Status(204, None) if content is None else content
 
@@ -104,7 +104,7 @@ def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def own_sid(request: HttpRequest) -> str | None:
-    """Return the sid of the session that ``request`` came with, None without one, or if it is not of who asks."""
+    """Return the sid of the request's session. None without one, or if it belongs to another user."""
     session = session_of(request)
     if session is None or session.get(SESSION_KEY) != user_id_of(request.user):  # type: ignore[arg-type]
         return None

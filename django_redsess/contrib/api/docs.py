@@ -1,4 +1,4 @@
-"""What ``v1/`` shows: to people a page with all operations, to programs where they are."""
+"""The start page ``v1/``: browsers get a page with all operations, programs a list of their URLs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from django_redsess.permissions import rules
 
 
 class Docs(DocsBase):
-    """Shows browsers a page, on which they can try all operations. Others get a list of these as JSON."""
+    """Renders a page for trying out all operations for browsers, or a list of the operations as JSON."""
 
     def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: Any) -> HttpResponse:
         openapi = self.get_openapi_url(api, kwargs)
         response: HttpResponse
-        # Without its app, the scripts of the page would come from another site.
+        # Without ninja's app, the page would load its scripts from another site.
         if apps.is_installed("ninja") and "text/html" in request.headers.get("Accept", ""):
             response = render(request, "django_redsess/api.html", _page_context(request, api, openapi))
         else:
@@ -64,14 +64,14 @@ def _page_context(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any
 
 
 def _admin_url(name: str) -> str:
-    """Return the URL of the admin site with this name, or ``""`` if it is below another namespace."""
+    """Return the URL of the admin site with this name. ``""`` if it is within another namespace."""
     with suppress(NoReverseMatch):
         return reverse("admin:index", current_app=name)
     return ""
 
 
 def _url_or_empty(name: str) -> str:
-    """Return the URL with this name, or ``""`` if the site has none."""
+    """Return the URL with this name. ``""`` if the site has none."""
     with suppress(NoReverseMatch):
         return resolve_url(name)
     return ""

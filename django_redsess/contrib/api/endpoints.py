@@ -1,4 +1,4 @@
-"""The URLs of the JSON API: what holds for all of them, their errors, and their description."""
+"""The URLs of the JSON API, with their common behaviour, errors and description."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ RETRY_AFTER = {
 }
 
 EXPECTED = re.compile(r"\w+ should |Value error, ")
-"""How Pydantic begins what a value must be, and how our own reasons begin there."""
+"""The beginnings of Pydantic's messages, and of our own messages in Pydantic's errors."""
 
 
 class UserIdConverter(PathConverter):
-    """Any text: a user's primary key may have slashes, and line breaks, which Django's ``path`` does not take."""
+    """Any text: a primary key may have slashes, and line breaks, which Django's ``path`` does not match."""
 
     regex = "(?s:.+)"
 
@@ -85,7 +85,7 @@ def endpoints(auth: Any) -> list[URLPattern | URLResolver]:
     )
     api.add_router("", own.router)
     if apps.is_installed("django.contrib.admin"):
-        # Its rules hold for these. A site without it has no administrators.
+        # These operations need the admin: a site without it has no administrators.
         from django_redsess.contrib.api import administration
 
         api.add_router("", administration.router)
@@ -109,7 +109,7 @@ def _auth_list(auth: Any) -> Sequence[Any]:
 
 
 class SessionsApi(NinjaAPI):
-    """Names of operations are those of the functions. The description says what errors are: problem details."""
+    """Names operations after their functions, and describes errors as problem details."""
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         first, *others = operation.view_func.__name__.split("_")
@@ -125,19 +125,19 @@ class SessionsApi(NinjaAPI):
 
     @cached_property
     def _description(self) -> dict[str, Any]:
-        # It takes a twentieth of a second to make, and anybody may ask for it.
+        # Cached: it takes 50 ms, and anybody may request it.
         described: dict[str, Any] = super().get_openapi_schema(path_prefix="")
         for operation in (each for methods in described["paths"].values() for each in methods.values()):
             text = " ".join(operation["description"].split())
             operation["summary"], _, operation["description"] = text.partition(". ")
             for parameter in operation["parameters"]:
-                # No query has a null.
+                # A query can't have null.
                 parameter["schema"].update(parameter["schema"].pop("anyOf", [{}])[0])
             for status, answer in operation["responses"].items():
                 if status in ERRORS:
                     answer["description"] = ERRORS[status]
                     content = answer.pop("content")["application/json"]
-                    # A web server answers a long URL as it likes.
+                    # A 414 comes from the web server, in any format.
                     answer |= {} if status == 414 else {"content": {"application/problem+json": content}}
                 if status in (429, 503):
                     answer["headers"] = {"Retry-After": RETRY_AFTER}
@@ -145,7 +145,7 @@ class SessionsApi(NinjaAPI):
 
 
 class JsonParser(Parser):
-    """Takes bodies that say that they are JSON."""
+    """Accepts only bodies with the content type of JSON."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         if request.content_type != "application/json":
@@ -154,7 +154,7 @@ class JsonParser(Parser):
 
 
 def _api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return a view that finds out by itself who asks. Its errors are problem details, and no cache may store it."""
+    """Return a view without the site's login and CSRF checks. Its errors are problem details; no cache stores it."""
 
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -170,7 +170,7 @@ def _api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
             CsrfViewMiddleware(lambda request: response).process_response(request, response)
         return response
 
-    # A form with a password is refused. But Django's error reports show forms, whatever fails.
+    # A form with a password is rejected, but Django's error reports would show it.
     hidden = sensitive_post_parameters("password")(answer)
     return with_problem_details(csrf_exempt(login_not_required(never_cache(hidden))))
 
@@ -205,7 +205,7 @@ def _answer_invalid(request: HttpRequest, error: ValidationError) -> HttpRespons
 
 
 def _answer_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
-    # What a parser raises, django-ninja says in its own words.
+    # django-ninja wraps the errors of a parser.
     cause = error.__cause__
     if isinstance(cause, ProblemError):
         return cause.response()
@@ -215,7 +215,7 @@ def _answer_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 
 def _answer_ended(request: HttpRequest, error: UpdateError) -> HttpResponse:
-    # Else the middleware would save it once more, and answer 400.
+    # Otherwise the middleware would save it once more, and answer 400.
     request.session.modified = False
     return ProblemError(401, ENDED_MEANWHILE).response()
 
@@ -231,4 +231,4 @@ HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
     UpdateError: _answer_ended,
     SessionStoreUnavailable: unavailable_response,
 }
-"""How an error is answered."""
+"""The function that makes the response to each type of error."""

@@ -1,4 +1,4 @@
-"""A user's own sessions, for a front end: to list and end them, and to give the password again."""
+"""The user's own sessions, for a front end: list them, end them, and give the password again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def end_own_sessions(request: Any) -> Any:
 
 @router.get("me/sessions/{id}", response=answers(OwnSession, 404))
 def get_own_session(request: Any, id: Path[SessionId]) -> Any:
-    """Show one of your sessions. Another user's session is not found, as one that is over."""
+    """Show one of your sessions. Another user's session is 404, as is an ended one."""
     return _describe_own(request, _find_own_session(request, id))[0]
 
 
@@ -105,8 +105,8 @@ def _find_own_session(request: Any, sid: str) -> list[online.Session]:
 
 
 def require_password(request: Any) -> None:
-    """Raise the error that tells the user to give the password first, if it must be given. Before own sessions end."""
-    # Who asks without a session of their own sends a password or a token with each request.
+    """Raise ProblemError if the user must first give the password. Call it before ending own sessions."""
+    # Without a session of the user, each request has a password or a token.
     if own_sid(request) is None or not reauthentication.needs_password(request, request.user):
         return
     if url := reauthentication.allauths_url(request.user):

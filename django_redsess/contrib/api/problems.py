@@ -11,19 +11,19 @@ from django_redsess.responses import problem_response
 PASSWORD_REQUIRED = (
     "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/api.rst#password-required"  # noqa: S105
 )
-"""The type of the error of who has to give the password first."""
+"""The type of the error of a user who must first give the password."""
 
 AUTHENTICATION_REQUIRED = PASSWORD_REQUIRED.replace("#password-", "#authentication-")
-"""The type of the error of who has to authenticate again elsewhere. Its member ``url`` says where."""
+"""The type of the error of a user who must first authenticate again, at its member ``url``."""
 
 
 class ProblemError(Exception):
     """
-    An error with an answer.
+    An error that is sent as problem details.
 
-    ``status`` is that of HTTP, ``detail`` a sentence for developers. ``kind`` is the URI of its type: a program that
-    has to tell two errors with one status apart compares it. ``headers`` are added to the answer. ``url`` is a further
-    member of the answer: where to go.
+    ``status`` is the HTTP status, ``detail`` a sentence for developers. ``kind`` is the URI of its type, by which
+    programs tell errors with the same status apart. ``headers`` are added to the response. ``url`` is a further member:
+    where to go.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class ProblemError(Exception):
 
 
 def not_allowed(allowed: str) -> ProblemError:
-    """Return the error about a method that a URL does not have. ``allowed`` are those that it has."""
+    """Return the error for an unsupported method. ``allowed`` are the methods of the URL."""
     return ProblemError(405, f"The methods here: {allowed}.", headers={"Allow": allowed})
 
 
 def unprocessable(name: str, expected: str) -> ProblemError:
-    """Return the error about the parameter or the field of the body ``name``. ``expected`` is what it must be."""
+    """Return the error for the parameter or the field ``name``. ``expected`` completes "must be"."""
     return ProblemError(422, f"{name} must be {expected}.")

@@ -1,4 +1,4 @@
-"""What requests to the API say, and what its answers are made of."""
+"""The schemas of requests and responses."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from django_redsess.session import notice
 LIMIT, LIMIT_MAX = 50, 100
 
 TEXT_MAX = 200
-"""The most characters of a text that is searched for."""
+"""The most characters of a search term."""
 
 
 def _storable(value: Any) -> Any:
-    # JSON may have half a character, which no server stores; and PostgreSQL has no NUL.
+    # JSON may have lone surrogates, which no server stores, and NUL, which PostgreSQL rejects.
     if isinstance(value, str) and ("\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
         raise ValueError("a text without NUL and without half characters")
     return value
@@ -47,7 +47,7 @@ def _as_text(value: Any) -> Any:
 
 
 def _within_the_calendar(at: datetime) -> datetime:
-    # The first and last years may lie outside of what Python knows, in another time zone.
+    # In another time zone, the first and last years may exceed Python's dates.
     if not 1970 < at.year < 9999:
         raise ValueError("a year from 1971 to 9998")
     return at
@@ -67,15 +67,15 @@ Iso = Annotated[str, BeforeValidator(iso_time), Field(json_schema_extra={"format
 
 
 class Query(BaseModel):
-    """The parameters of a query. There are no others, and each is given once, unless it is a list."""
+    """The parameters of a query. Others are rejected, and repeated ones, unless they are lists."""
 
 
 class ListQuery(Query):
     """
-    The page of a list. Lists add their filters.
+    The page of a list. Subclasses add filters.
 
-    A cursor is a place in a list, signed: it fits the same filters and order only. ``about`` says whose list it is,
-    where the path does.
+    A cursor is a signed position in a list, valid only with the same filters and order. ``about`` says whose list it
+    is, if the path does.
     """
 
     limit: int = Field(LIMIT, ge=1, le=LIMIT_MAX, description="How many a page has.")
@@ -88,22 +88,22 @@ class ListQuery(Query):
         return self.model_dump(exclude={"limit", "cursor"}, exclude_unset=True)
 
     def read_cursor(self, parts: int, about: str = "") -> Any:
-        """Return the place that the cursor has, which has so many parts. None without a cursor."""
+        """Return the position in the cursor, a list of this many ``parts``. None without a cursor."""
         if not self.cursor:
             return None
         try:
-            place = signing.loads(self.cursor, salt=self._cursor_salt(about))
-            if len(place) != parts:
-                # What is listed in another way by now.
+            position = signing.loads(self.cursor, salt=self._cursor_salt(about))
+            if len(position) != parts:
+                # The list is read in another way by now.
                 raise signing.BadSignature
-            return place
+            return position
         except signing.BadSignature:
             text = "cursor must be the next of the page before, with the same filters and order."
             raise problems.ProblemError(422, text) from None
 
-    def make_cursor(self, place: Sequence[int | str] | None, about: str = "") -> str | None:
-        """Return the cursor of ``place``. None if there is no other page."""
-        return None if place is None else signing.dumps(list(place), salt=self._cursor_salt(about))
+    def make_cursor(self, position: Sequence[int | str] | None, about: str = "") -> str | None:
+        """Return the cursor for ``position``. None if there is no other page."""
+        return None if position is None else signing.dumps(list(position), salt=self._cursor_salt(about))
 
     def _cursor_salt(self, about: str) -> str:
         return json.dumps(["django_redsess.contrib.api", type(self).__name__, about, self.filters], sort_keys=True)
@@ -146,7 +146,7 @@ class EndQuery(Query):
 
 
 class Body(BaseModel):
-    """The JSON object of a body. It has no other fields."""
+    """The JSON object of a body. Other fields are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -169,7 +169,7 @@ class BlockUser(Body):
 
 
 def _schema_of(name: str, fields: Iterable[DescribedField], **types: Any) -> Any:
-    """Return the schema of what has these ``fields``. ``types`` replace theirs, by name."""
+    """Return a schema with these ``fields``. ``types`` replace types of fields, by name."""
     as_told = {datetime: Seconds, datetime | None: Seconds | None}
     members = {
         each.name: (types.get(each.name) or as_told.get(each.type, each.type), Field(description=each.meaning))
@@ -185,7 +185,7 @@ Block = _schema_of("Block", BLOCK, until=Iso)
 
 
 class LookedThrough(BaseModel):
-    """How much was looked through: by a search, or by a rule of the site that is asked about each row."""
+    """How much was looked through: by a search, or by a rule of the site for each row."""
 
     count: int = Field(ge=0, description="So many sessions.")
     is_all: bool = Field(description="Whether these are all.")
@@ -253,5 +253,5 @@ class Problem(BaseModel):
 
 
 def answers(schema: Any, *errors: int) -> dict[Any, Any]:
-    """Return what an operation answers: ``schema``, or nothing if that is None, or one of these ``errors``."""
+    """Return the responses of an operation: ``schema``, or none if that is None, and these ``errors``."""
     return {204 if schema is None else 200: schema, frozenset({401, 422, 503, *errors}): Problem}

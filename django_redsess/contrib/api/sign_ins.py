@@ -1,4 +1,4 @@
-"""Sign-ins of the past, for programs of administrators: by the rules of this site, with the filters of the page."""
+"""Past sign-ins, for programs of administrators: by the site's rules, with the filters of the page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHOICES: dict[str, tuple[Iterable[str], str]] = {
     "browser": (filters.SignInBrowserFilter.table, "With this browser."),
     "system": (filters.SignInSystemFilter.table, "On this operating system."),
 }
-"""The filters of the page that have choices, and which."""
+"""The choices and descriptions of the page's filters that have choices."""
 
 
 def _check_day(text: str) -> str:
@@ -46,7 +46,7 @@ Day = Annotated[str, AfterValidator(_check_day), Field(json_schema_extra={"forma
 
 
 class Searching(OfUsers):
-    """The filters of the page that have no choices."""
+    """The page's filters without choices."""
 
     q: Searched = Field("", description="What is searched for: a user name, an address, a network.")
     ended_by: Annotated[Text, Field(max_length=TEXT_MAX)] = Field(
@@ -73,7 +73,7 @@ def list_sign_ins(request: HttpRequest, asked: Query[SignInsQuery]) -> Any:
     The latest come first. Needs the permission `view_signin`.
     """
     sites = sites_with(request, SignIn)
-    # Imported late, which registers the page: a site may have none.
+    # The import registers the page, and a site may have none.
     from django_redsess.contrib.history.admin import SignInAdmin
 
     sign_ins_admin, permission = SignInAdmin(SignIn, sites[0]), f"{SignIn._meta.app_label}.view_signin"
