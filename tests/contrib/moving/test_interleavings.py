@@ -20,7 +20,10 @@ from django_redsess.contrib.moving import SessionStore
 from tests.helpers.properties import cases
 from tests.helpers.store import Steps, drive
 
-pytestmark = pytest.mark.usefixtures("partitions", "moving")
+pytestmark = [
+    pytest.mark.usefixtures("partitions", "moving"),
+    pytest.mark.parametrize("partitions", [4], indirect=True),
+]
 
 NOT_STARTED = object()
 ORDERS = 60

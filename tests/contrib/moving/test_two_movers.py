@@ -37,7 +37,11 @@ from tests.contrib.moving.test_interleavings import Work
 from tests.helpers.properties import cases
 from tests.helpers.store import sid_of, using
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("partitions", "moving")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("partitions", "moving"),
+    pytest.mark.parametrize("partitions", [4], indirect=True),
+]
 
 
 @pytest.fixture
