@@ -133,10 +133,16 @@ def test_places_are_kept_for_a_while_for_each_language_and_not_without_end(monke
     places.find_places([OSLO])
     places.find_places([LYON])
     assert ASKED[2:] == [[OSLO], [LYON]]
-    monkeypatch.setattr(places, "KEPT_SECONDS", -1)
-    places.find_places(["192.0.2.4"])
-    places.find_places(["192.0.2.4"])
-    assert ASKED[4:] == [["192.0.2.4"]] * 2
+
+
+@pytest.mark.unit
+def test_places_are_kept_for_an_hour(monkeypatch) -> None:
+    at = [1000.0]
+    monkeypatch.setattr(places, "monotonic", lambda: at[0])
+    for seconds in (0, 3599, 2):
+        at[0] += seconds
+        places.find_places(["192.0.2.4"])
+    assert ASKED == [["192.0.2.4"]] * 2
 
 
 def named(name: str) -> dict[str, dict[str, str]]:
