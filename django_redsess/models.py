@@ -41,11 +41,11 @@ class OnlineSession(models.Model):
     session: online_sessions.Session
     is_own = links_user = False
     page: Any = None
-    """What the page of this session shows."""
+    """The data of the page of this session."""
     described = ""
-    """What tells it apart from other sessions of the same user in a list: browser and address."""
+    """Browser and address, which tell it apart from other sessions of the same user in a list."""
     place = ""
-    """Where its address is, in words, if a page shows it."""
+    """The place of its address as text, if a page shows it."""
     end_url = ""
     """The page that asks whether to end it, for an administrator who may."""
     newest: Any = None

@@ -444,7 +444,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """
         Return up to ``limit`` rows that come after ``position``, or the first ones; and the position of the last one.
 
-        That is None if no others come. Raises NotSupportedError for a search by network, browser or system.
+        The position is None if no others come. Raises NotSupportedError for a search by network, browser or system.
         """
         latest_first, by_seen = self._latest_first, self.by_seen
         if self._named is not None or self.query.is_empty():
@@ -461,7 +461,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         return self.rows_of(sessions), last
 
     def in_pages(self, at_once: int) -> Iterator[list[Any]]:
-        """Yield all rows in lists of up to ``at_once``. None is left out because others end meanwhile."""
+        """Yield all rows in lists of up to ``at_once``. Sessions that end meanwhile make it leave out no other."""
         if self.sids is None and self.session_filter.names_client:
             found = self._search_once()
             for sessions in found.iterate_found(0, found.count, latest_first=self._latest_first, at_once=at_once):
@@ -633,7 +633,7 @@ def user_keys(user_ids: Iterable[str]) -> list[Any]:
 
 
 def user_key(user_id: str) -> Any:
-    """Return the primary key of the user model that ``user_id`` is. None for a guest, and for what can't be one."""
+    """Return ``user_id`` as the primary key of the user model. None for a guest, and for text that can't be one."""
     # PostgreSQL has no text with this character.
     if not user_id or "\0" in user_id:
         return None

@@ -42,7 +42,7 @@ sessions_began = Signal()
 Sent when users have signed in, and their sessions are stored. The sender is :class:`BegunSession`.
 
 Receivers get ``sessions``, a list of up to 250, and most often of one; and ``request``, the request that signed in, or
-None. A sign-in whose session was not stored, as after an error 500, is not told of. A guest's session is no sign-in.
+None. It is not sent for a sign-in whose session was not stored, as after an error 500, nor for a guest's session.
 """
 
 BATCH_MAX = 250
@@ -60,8 +60,8 @@ It is sent at once, also within a request. An error of a receiver is logged to `
 
 user_unblocked = Signal()
 """
-Sent by each call of :func:`django_redsess.online.unblock`, with ``user_id``, even if there was no block: who keeps a
-copy of blocks may have one that the server has lost. It is not sent when a block is over by itself.
+Sent by each call of :func:`django_redsess.online.unblock`, with ``user_id``, even if there was no block: a receiver
+that keeps copies of blocks may have one that the server has lost. It is not sent when a block is over by itself.
 """
 
 
@@ -170,7 +170,7 @@ _scope: ContextVar[RequestScope | None] = ContextVar("django_redsess_scope", def
 
 
 class AdministratorActions:
-    """What an administrator has done in a context: the sessions that were kicked, and the users who were blocked."""
+    """The sessions that were kicked in a context, and the users who were blocked: see :func:`collect_actions`."""
 
     def __init__(self) -> None:
         self.kicked: list[EndedSession] = []
@@ -182,7 +182,11 @@ _done: ContextVar[AdministratorActions | None] = ContextVar("django_redsess_done
 
 @contextmanager
 def collect_actions() -> Iterator[AdministratorActions]:
-    """Return a context that knows what has been done in it so far, also if an error ends it."""
+    """
+    Return a context that collects which sessions are kicked in it, and which users are blocked, even if it fails.
+
+    ``hold_events`` and ``note_block`` fill it. ``django_redsess.admin.log_entries.saving_ends`` reads it.
+    """
     done = AdministratorActions()
     token = _done.set(done)
     try:
@@ -192,7 +196,7 @@ def collect_actions() -> Iterator[AdministratorActions]:
 
 
 def note_block(user_id: str) -> None:
-    """Note that a user was blocked."""
+    """Add a blocked user to the context of :func:`collect_actions`, if there is one."""
     if (done := _done.get()) is not None:
         done.blocked.append(user_id)
 
@@ -214,7 +218,7 @@ def hold_events(events: Collection[Event]) -> bool:
         return True
     if (done := _done.get()) is not None:
         done.kicked += (each for each in events if isinstance(each, EndedSession) and each.reason is Reason.KICKED)
-    # Where nobody listens, there is no need to read what the reply says.
+    # Without receivers, the reply need not be read.
     if not signals_are_wanted():
         return True
     scope = _scope.get()
@@ -222,12 +226,12 @@ def hold_events(events: Collection[Event]) -> bool:
 
 
 def signals_are_wanted() -> bool:
-    """Return whether anybody listens to what begins or ends."""
+    """Tell whether a signal of this module that sessions begin or end has a receiver."""
     return bool(sessions_began.receivers) or ends_are_wanted()
 
 
 def ends_are_wanted() -> bool:
-    """Return whether anybody listens to what ends: then scripts have to name it, and naming thousands is slow."""
+    """Tell whether ``sessions_ended`` has a receiver. Only then do scripts name what they end: that is slow."""
     return bool(sessions_ended.receivers)
 
 
@@ -238,7 +242,7 @@ def send_signals(events: Iterable[Event], request: HttpRequest | None = None) ->
 
 
 async def asend_signals(events: Iterable[Event]) -> None:
-    """Await what :func:`send_signals` does."""
+    """Async variant of :func:`send_signals`."""
     for signal, sender, facts in _signals_to_send(events, None):
         await signal.asend_robust(sender, **facts)
 

@@ -17,8 +17,8 @@ end
 
 -- What lists show of sessions.
 
--- A row: sid, login time, last seen, deadline, newest viewed item, record. Nothing (nil) without a record or without a
--- deadline: then it is no session, whatever the server has evicted.
+-- A row: sid, login time, last seen, deadline, newest viewed item, record. nil without a record or a deadline: it is no
+-- session then, whatever the server has evicted.
 local function row_of(sid, record)
   local deadline = record and redis.call("ZSCORE", expire, sid)
   if not deadline then return nil end
@@ -91,7 +91,7 @@ local function read_merged(one, other, first, last, reverse)
   return entries
 end
 
--- Sessions of some users, whose lists are the script's KEYS `lists`, put in order together.
+-- The sessions of some users in one order. Their lists are the script's KEYS `lists`.
 
 local function count_since(login_time)
   local count = 0
@@ -231,8 +231,7 @@ return found
 -- ARGV: order active first:number last:number latest_first:flag with_rows:flag keeps_due:flag
 -- `lists` are the list, or two whose scores are of one kind; or lists of users, to be put in order together. `order` is
 -- "" for the scores of the one list or two; else, for lists of users, "login" or "seen". Only sessions that were seen
--- at most `active` milliseconds ago; "" for all. Where that is given for the one list or two, their scores must be last
--- seen. `first` and `last` are ranks. `keeps_due` takes out nothing.
+-- at most `active` milliseconds ago; "" for all. With it, the scores of the one list or two must be last seen. `first` and `last` are ranks. `keeps_due` takes out nothing.
 -- Reply: sid, score, sid, score, …; of how many of these rows follow; the rows, see row_of. See with_ended.
 local since = active_since(active)
 

@@ -175,7 +175,7 @@ async def asessions(
     active_seconds: float | None = None,
     **client: Unpack[ClientFilters],
 ) -> list[Session]:
-    """Await what :func:`sessions` returns."""
+    """Async variant of :func:`sessions`."""
     return await adrive(_list_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
 
 
@@ -185,7 +185,7 @@ def of_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
 
 
 async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
-    """Await what :func:`of_user` returns."""
+    """Async variant of :func:`of_user`."""
     return await asessions(limit=limit, user_ids=[user_id_of(user)])
 
 
@@ -204,13 +204,13 @@ def _find_sessions(sids: Sequence[str], *, follow: bool = False) -> Steps[list[S
 
 
 def _find_in_store(sids: Sequence[str]) -> Steps[list[Session]]:
-    # The records have seals of that store.
+    # The seals of the records are those of that store.
     return sessions_of((yield from listing.read_list_rows(sids)))
 
 
 def find(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
     """
-    Return the live sessions with these sids, guests' too, in the order of ``sids``. Others are left out.
+    Return the live sessions with these sids, guests' too, in the order of ``sids``. Unknown sids are left out.
 
     ``follow`` also looks up sessions that got another key. They come last, under their present sids.
     """
@@ -218,7 +218,7 @@ def find(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
 
 
 async def afind(sids: Sequence[str], *, follow: bool = False) -> list[Session]:
-    """Await what :func:`find` returns."""
+    """Async variant of :func:`find`."""
     return await adrive(_find_sessions(sids, follow=follow))
 
 
@@ -228,7 +228,7 @@ def get(sid: str) -> Session | None:
 
 
 async def aget(sid: str) -> Session | None:
-    """Await what :func:`get` returns."""
+    """Async variant of :func:`get`."""
     return next(iter(await afind([sid])), None)
 
 
@@ -269,7 +269,7 @@ async def acount(
     active_seconds: float | None = None,
     **client: Unpack[ClientFilters],
 ) -> int:
-    """Await what :func:`count` returns."""
+    """Async variant of :func:`count`."""
     return await adrive(_count_sessions(filter_of(user_ids, guests, active_seconds, **client), active=active))
 
 
@@ -279,7 +279,7 @@ def details(sid: str) -> Details | None:
 
 
 async def adetails(sid: str) -> Details | None:
-    """Await what :func:`details` returns."""
+    """Async variant of :func:`details`."""
     return await adrive(_read_details(sid))
 
 
@@ -295,7 +295,7 @@ def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> Ende
 
 
 async def aend(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
-    """Await what :func:`end` returns."""
+    """Async variant of :func:`end`."""
     return await adrive(ending.end_in_every_store(sids, message=message, keep_users=keep_users))
 
 
@@ -311,7 +311,7 @@ def end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = 
 
 
 async def aend_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
-    """Await what :func:`end_user` returns."""
+    """Async variant of :func:`end_user`."""
     return await adrive(end_all_of_users([user_id_of(user)], Reason.KICKED, keep=keep, message=message))
 
 
@@ -326,7 +326,7 @@ def end_all(*, keep: str | None = None, message: str = "") -> EndedCount:
 
 
 async def aend_all(*, keep: str | None = None, message: str = "") -> EndedCount:
-    """Await what :func:`end_all` returns."""
+    """Async variant of :func:`end_all`."""
     return await adrive(end_all_of_users(None, Reason.KICKED, keep=keep, message=message))
 
 
@@ -358,8 +358,8 @@ def block(
 
     No session of the user begins before ``until``, a datetime, whatever signs in: it gets
     :class:`~django_redsess.exceptions.SignInRefused`. A block that is there gets the new time and message. ``message``
-    is shown on the user's devices, and to who tries to sign in: at most 200 characters. ``by`` is who blocks the user,
-    for the admin's list.
+    is shown on the user's devices, and to anybody who tries to sign in: at most 200 characters. ``by`` is who blocks
+    the user, for the admin's list.
 
     If the present request is in one of these sessions, it continues as a guest's request.
 
@@ -373,7 +373,7 @@ def block(
 async def ablock(
     user: AbstractBaseUser, *, until: datetime, message: str = "", by: AbstractBaseUser | None = None
 ) -> EndedCount:
-    """Await what :func:`block` returns."""
+    """Async variant of :func:`block`."""
     return await adrive(blocking.block_and_end(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
 
 
@@ -387,7 +387,7 @@ def unblock(user: AbstractBaseUser) -> bool:
 
 
 async def aunblock(user: AbstractBaseUser) -> bool:
-    """Await what :func:`unblock` returns."""
+    """Async variant of :func:`unblock`."""
     return await adrive(blocking.unblock_in_every_store(user_id_of(user)))
 
 
@@ -397,7 +397,7 @@ def block_of(user: AbstractBaseUser) -> Block | None:
 
 
 async def ablock_of(user: AbstractBaseUser) -> Block | None:
-    """Await what :func:`block_of` returns."""
+    """Async variant of :func:`block_of`."""
     return await adrive(blocking.read_block_in_every_store(user_id_of(user)))
 
 
@@ -411,7 +411,7 @@ def blocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
 
 
 async def ablocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
-    """Await what :func:`blocked` returns."""
+    """Async variant of :func:`blocked`."""
     return await adrive(blocking.list_blocks(offset, limit))
 
 
@@ -430,7 +430,7 @@ def history(*, hours: float = 24) -> list[Sample]:
 
 
 async def ahistory(*, hours: float = 24) -> list[Sample]:
-    """Await what :func:`history` returns."""
+    """Async variant of :func:`history`."""
     return await adrive(samples.read_history(hours))
 
 
@@ -445,5 +445,5 @@ def totals() -> Totals:
 
 
 async def atotals() -> Totals:
-    """Await what :func:`totals` returns."""
+    """Async variant of :func:`totals`."""
     return await adrive(statistics.read_totals())

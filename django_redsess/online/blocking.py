@@ -45,7 +45,7 @@ def block_and_end(user_id: str, until: datetime, message: str, by: str) -> Steps
         if session is not None and is_own:
             yield from session.flushing()
     except Exception:
-        # The user is blocked, and who keeps copies has to know.
+        # The user is blocked: receivers that keep copies must learn it.
         yield tell
         raise
     yield tell
@@ -66,7 +66,7 @@ def _end_sessions_of_blocked(block: Block) -> Steps[EndedCount]:
 
 def unblock_in_every_store(user_id: str) -> Steps[bool]:
     """Lift the block of a user. Return whether there was one."""
-    # First, and also if there is none here: who keeps a copy must not put it back.
+    # First, and also without a block here: a receiver that keeps copies must not put the block back.
     yield CallOutside(partial(user_unblocked.send_robust, Block, user_id=user_id))
     lifted = yield from blocks.lift_block(user_id)
     for store in sibling_stores():

@@ -149,7 +149,7 @@ def known_client(user_agent: str) -> str:
     """
     Return browser and system without versions, such as "Safari on iPhone". ``""`` if neither is one of ours.
 
-    All other names come from the user agent itself: they are words of whoever has sent it.
+    Any other name would come from the user agent: a word that its sender has chosen.
     """
     browser = known_browser_of(user_agent)
     system = apple_device_of(user_agent) or system_of(user_agent)
@@ -162,7 +162,7 @@ def device_name(user_agent: str) -> str:
     """
     Return what users call a device: "Safari on iPhone"; of a program that we do not know, its name. ``""`` for neither.
 
-    It is for the user's own pages. The name of a program is a word of whoever has sent it: see :func:`known_client`.
+    It is for the user's own pages. The sender has chosen the name of a program: see :func:`known_client`.
     """
     return known_client(user_agent) or program_of(user_agent)
 

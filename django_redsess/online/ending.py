@@ -44,15 +44,15 @@ class BulkEnding:
     """
     End all sessions that match ``session_filter``. Call ``end_within`` or ``end_batch`` until ``done``.
 
-    If no list has them together, they are found at the first batch: see
+    Sessions of a network, browser or system are searched for at the first batch: see
     :func:`django_redsess.online.searching.find_matching`. The search is by last seen with ``by_seen``, else by sign-in.
-    ``limit`` is how many of what it finds end at most, the latest first: with some of the newest gone, another search
-    reaches older ones, which nobody has counted.
+    ``limit`` is the most sessions of a search that end, the latest first. Without it, a search that is repeated reaches
+    older sessions, which nobody has counted.
 
     ``reason`` is why they end. ``message`` is shown to their users. Sessions that began after ``latest`` (milliseconds
     of the server's clock) stay; the filter's ``active_seconds`` are counted back from ``latest``. Sessions whose sids
     are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). With ``choose``,
-    sessions are read first, and those end that it returns.
+    sessions are read first, and the sids that it returns are ended.
 
     ``position`` is where to go on: the ``position`` of a bulk ending that has stopped. Raises ValueError for
     ``active_seconds`` without ``latest``.
@@ -124,7 +124,7 @@ class BulkEnding:
         ended = [] if self._walk.done else (yield from self._walk.end_next())
         self.done = self._walk.done
         if self._message:
-            # If all of a user's sessions end, only those that are kept are left to be told.
+            # If all of a user's sessions end, only the kept sessions are left to be told.
             all_end = all(self._ends_all_of(each.user_id) for each in ended)
             yield from tell_users_of(ended, self._message, among=self._keep if all_end else None)
         return EndedList(ended, **replica_status(self.confirmation))
@@ -148,12 +148,12 @@ class BulkEnding:
             rows = yield from in_store(store, read_list_rows, sids)
             sids = list(self._choose(sessions_of(rows, self._filter.user_ids)))
         if store is None and sids and (other := other_store()) is not None:
-            # What is about to come here must not come behind.
+            # A session that is moving here must not arrive after the end.
             yield from other.note_ends(sids)
         return (yield from in_store(store, operations.end_by_sid, sids, self._ending, follow=True))
 
     def _end_in_other_store(self, other: OtherStore) -> Steps[None]:
-        """Before the sessions that are here: what is about to come here must not come behind."""
+        """Done before the sessions that are here end: a session that is moving here must not arrive after the end."""
         wanted, ending = self._filter, self._ending
         users, guests = wanted.guests != "only", bool(wanted.guests)
         stay = ending.kept_sids, ending.kept_users
@@ -236,7 +236,7 @@ class _SearchWalk:
     def __init__(
         self, session_filter: SessionFilter, end_by_sid: EndBySid, *, by_seen: bool, limit: int | None
     ) -> None:
-        # The script looks when a session was seen: one that is not active any more was so when that was asked.
+        # The script looks when a session was seen. A session that is no longer active was active when that was asked.
         self._filter = session_filter._replace(active_seconds=None)
         self._by_seen = by_seen or session_filter.only_by_seen
         self._end_by_sid = end_by_sid
@@ -266,7 +266,7 @@ class _SearchWalk:
         found, sids = [], list[str]()
         for store in stores_of_site():
             matches = yield from in_store(store, find_matching, self._filter, by_seen=self._by_seen)
-            # What was found in the store before may have moved to this one by the time it is ended.
+            # A session that was found in the store before may have moved to this one by the time it is ended.
             sids = list(dict.fromkeys([*sids, *matches.sids]))
             found.append((store, list(sids)))
         return found
@@ -278,7 +278,7 @@ def tell_users_of(
     """
     Tell the users of these sessions ``message`` elsewhere, too: see :func:`django_redsess.session.messages.tell_users`.
 
-    Who has ended sessions of their own knows it, and is not told.
+    Users who have ended their own sessions are not told.
     """
     if message and ended:
         own = user_of_request()
@@ -301,7 +301,7 @@ def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collect
     wanted = [sid for sid in sids if is_sid(sid)]
     ending = Ending(Reason.KICKED, notice.check_message(message), kept_users=keep_users, by=user_of_request())
     if (other := other_store()) is not None:
-        # What is about to come here must not come behind.
+        # A session that is moving here must not arrive after the end.
         yield from other.note_ends(wanted)
     lists = list[EndedList]()
     for store in (None,) if other is None else other.own_stores():
@@ -326,7 +326,7 @@ def end_all_of_users(
 
 
 def least_confirmed(*counts: int | None) -> int | None:
-    """Return the least number of replicas that have confirmed. None stands for what was not asked."""
+    """Return the least number of replicas that have confirmed. None stands for an end that asked no replica."""
     return min((count for count in counts if count is not None), default=None)
 
 

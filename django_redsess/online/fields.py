@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from django_redsess.past_sign_ins import PastSignIn  # It is above this package.
 
 Users = Mapping[str, object]
-"""What names users, by primary key as text: the users themselves, or their names. Who is not there has no name."""
+"""Users, or their names, by primary key as text. A user who is not in it gets no name."""
 
 NO_USERS: Users = MappingProxyType({})
 
@@ -40,9 +40,9 @@ class Field(NamedTuple):
     A field: its ``name``, the ``type`` of its values as in Python, and its ``meaning``, a sentence.
 
     ``source`` is the attribute that has the value, or a function that makes it of a row. ``absent`` is what a CSV file
-    has in place of None, and of a text that is empty. ``of_request`` tells that the value depends on who asks: files
-    that no request asked for have no such field, see :func:`without_request`. ``for_staff`` tells that users do not
-    learn it of their own sessions: see ``OWN_SESSION``.
+    has in place of None, and of a text that is empty. ``of_request`` marks a value that depends on the request: files
+    that a command writes have no such field, see :func:`without_request`. ``for_staff`` marks a value that users do not
+    learn of their own sessions: see ``OWN_SESSION``.
     """
 
     name: str
@@ -108,10 +108,10 @@ SESSION = (
 
 OWN_SESSION = tuple(field for field in SESSION if not field.for_staff)
 """
-Those that users are told of their own sessions.
+The fields that users learn of their own sessions.
 
-No length is among them: who can put text beside a secret into a session, and learns how long both are together, finds
-out the secret. See "No length tells a secret" in docs/explanation/security.rst.
+No length is among them. A user who can put text beside a secret into a session, and learns the length of both together,
+can find out the secret. See "No length tells a secret" in docs/explanation/security.rst.
 """
 
 SIGN_IN = (
@@ -146,7 +146,7 @@ BLOCK = (
 
 
 def without_request(fields: Iterable[Field]) -> tuple[Field, ...]:
-    """Return those of ``fields`` that a file has which no request asked for, as a command writes it."""
+    """Return the ``fields`` of a file that a command writes: none depends on a request."""
     return tuple(field for field in fields if not field.of_request)
 
 
@@ -193,22 +193,22 @@ _CONTROLS = {
 
 
 def exported_row(described: Mapping[str, Any], fields: Sequence[Field]) -> ExportedRow:
-    """Return what a file has of ``described``: these fields, with times as :func:`iso_time` writes them."""
+    """Return these fields of ``described`` for a file, with times as :func:`iso_time` writes them."""
     values = {field.name: described[field.name] for field in fields}
     return {name: iso_time(value) if isinstance(value, datetime) else value for name, value in values.items()}
 
 
 def csv_row(row: ExportedRow, fields: Sequence[Field]) -> list[str]:
-    """Return the cells of ``row`` for a CSV file. What is not stored is said, in English in all languages."""
+    """Return the cells of ``row`` for a CSV file. A missing value is named, in English in all languages."""
     values = ((field, row[field.name]) for field in fields)
     return [csv_cell(field.absent if value in (None, "") else str(value)) for field, value in values]
 
 
 def csv_cell(text: str) -> str:
     """
-    Return ``text`` for a cell of a CSV file. What a spreadsheet would take for a formula gets an apostrophe before it.
+    Return ``text`` for a cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe.
 
-    So does what it would take for a formula if it splits the file at another character than a comma. Control characters
+    So does text that would be a formula if the file were split at another character than a comma. Control characters
     are escaped, as ``\\x1b``.
     """
     return _FORMULA.sub("'", text.translate(_CONTROLS))

@@ -42,13 +42,13 @@ def server_time() -> datetime:
 
 def known_server_time() -> datetime:
     """
-    Return the same time without asking the server: for what is only shown, and for pages that work in an outage.
+    Return the same time without asking the server: for times that are only shown, and for pages that work in an outage.
 
     Before the server has told its time, return that of this process.
     """
     known = None
     with suppress(SessionStoreUnavailable, ImproperlyConfigured):
-        # Of a cluster in an outage, it is not known which server that is. A site that has left the engine has none.
+        # In an outage of a cluster, it is not known which server that is. A site that has left the engine has none.
         known = server_of(keyspace().partitions[0]).clock.now()
     return datetime.now(UTC) if known is None else time_of(known)
 
@@ -59,7 +59,7 @@ def known_server_day() -> date:
 
 
 def or_not_stored(text: str) -> str:
-    """Return ``text``, an address or a browser; for ``""`` the word that says that a session has none."""
+    """Return ``text``, an address or a browser. For ``""``, return words for a session without one."""
     return text or gettext("not stored")
 
 

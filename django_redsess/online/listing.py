@@ -32,7 +32,7 @@ from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, dri
 logger = logging.getLogger("django.security.SuspiciousSession")
 
 ACTIVE_SECONDS = 300
-"""Who was seen in the last so many seconds is active."""
+"""A session that was seen in the last so many seconds is active."""
 
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
@@ -41,16 +41,16 @@ SIDS_MAX = 1000
 """The most sessions that a request of the admin or the API can end by their sids."""
 
 SAME_SIGN_IN_MAX = 10
-"""So many sessions of a user that began in the same millisecond are found by that time."""
+"""The most sessions that are found by a user and the millisecond of a sign-in."""
 
 ROWS_MAX = 10_000
-"""A list of several partitions has so many rows by rank: all of them are read up to the last one that is wanted."""
+"""The most rows by rank in several partitions: each page reads all rows before it, too."""
 
 CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 """The most sign-ins of users that one call sorts. See ``of_users`` in ``lua/online.lua``."""
 
 SIZE_STEP = 1024
-"""In bytes. Sizes are told in whole steps."""
+"""In bytes. Sizes are rounded up to whole steps."""
 
 Guests = bool | Literal["only"]
 
@@ -59,12 +59,12 @@ Order = Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"]
 
 def seconds_of_active() -> float:
     """Return the ``active_seconds`` of a filter that keeps active sessions."""
-    # When a session was seen is rounded down to TOUCH_INTERVAL.
+    # The time when a session was seen is rounded down to TOUCH_INTERVAL.
     return ACTIVE_SECONDS + conf.TOUCH_INTERVAL
 
 
 class ClientFilters(TypedDict, total=False):
-    """What a search says about the sender of the request that last saved a session."""
+    """The filters by client: the sender of the request that last saved a session."""
 
     network: str | None
     browser: str | None
@@ -90,7 +90,7 @@ class SessionFilter(NamedTuple):
 
     @property
     def names_client(self) -> bool:
-        """Whether it is about networks, browsers or systems. No list has these."""
+        """Whether the filter is about networks, browsers or systems. No list has these."""
         return not (self.network is None and self.browser is None and self.system is None)
 
     @property
@@ -518,9 +518,9 @@ def rounded_size(size: int) -> int:
     """
     Return ``size`` rounded up to whole KiB: both are in bytes.
 
-    Exact, it would tell ``true`` from ``false``. It must be the size of what is *not* compressed. That of a record,
-    however rounded, would tell secrets: text that somebody puts beside one takes a byte less if it repeats a part of
-    the secret, and filler makes that byte reach the next KiB.
+    An exact size would tell ``true`` from ``false``. ``size`` must be that of the *uncompressed* data. The size of a
+    record, however rounded, would tell secrets: text beside a secret takes a byte less if it repeats a part of the
+    secret, and filler makes that byte reach the next KiB.
     """
     return -(-size // SIZE_STEP) * SIZE_STEP
 

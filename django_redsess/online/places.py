@@ -1,4 +1,4 @@
-"""Where addresses are, in words: what the function of the setting ``PLACES`` says, kept for an hour."""
+"""The places of addresses as text: results of the function in the setting ``PLACES``, kept for an hour."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("django_redsess")
 
 
 class KeptPlace(NamedTuple):
-    """What the function has said: ``""`` for no place. ``until`` is a time of the monotonic clock."""
+    """A result of the function: ``""`` for no place. ``until`` is a time of the monotonic clock."""
 
     place: str
     until: float
@@ -45,8 +45,9 @@ def find_places(addresses: Iterable[str]) -> dict[str, str]:
     """
     Return the places of ``addresses``, as a dict of address to text. An address without a place is left out.
 
-    The function is called once, with those that are not known yet. Call this once a page. Where it fails, these are
-    left out, and the log says so, once until it works again. Without the setting, the dict is empty.
+    The function is called once, with the addresses that are not kept. Call this once a page. If the function fails,
+    these addresses are left out, and the failure is logged once until it works again. Without the setting, the dict is
+    empty.
     """
     path, language = conf.PLACES, get_language()
     if path is None:

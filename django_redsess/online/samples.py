@@ -35,7 +35,7 @@ BRIEF = re.compile(rb"^(\d{1,16}) (\d{1,16}) (\d{1,16}) [\d ]+$", re.MULTILINE)
 """The minute of a sample, signed in, guests."""
 
 ACTIVE = re.compile(rb"^(\d{1,16}) (\d{1,16}) (\d{1,16})$", re.MULTILINE)
-"""The minute of a sample of who was active, signed in, guests."""
+"""The minute of a sample of active sessions: signed in, guests."""
 
 NO_ACTIVE = (None, None)
 
@@ -47,7 +47,7 @@ THINNING = ((8 * DAY_SECONDS, 3600), (2 * DAY_SECONDS, 600))
 """Ages from which samples are thinned out, and the length of the slots of which one sample is left: in seconds."""
 
 PARTITIONS_AT_ONCE = 8
-"""Of how many partitions the samples of more than a day are read together."""
+"""Samples of more than a day are read from so many partitions together."""
 
 
 class Sample(NamedTuple):
@@ -85,9 +85,9 @@ class Present(NamedTuple):
 
 class PartitionSamples(NamedTuple):
     """
-    What a partition has: how many sessions now, and its samples in two texts with a line for each, the earliest first.
+    The numbers of a partition: those of ``now``, and its samples in two texts. A line is a sample, the earliest first.
 
-    ``active`` is the text of those of who was active.
+    ``text`` has the samples of all counts, ``active`` those of active sessions.
     """
 
     now: Present
@@ -178,7 +178,7 @@ def samples_until_now(
 
 
 def _active_by_minute(found: Sequence[PartitionSamples]) -> Mapping[bytes, tuple[int, int]]:
-    """Return how many were active in the minutes of which all partitions know it: signed in, and guests."""
+    """Return how many were active, signed in and guests, in the minutes of which all partitions have a sample."""
     minutes: dict[bytes, list[tuple[bytes, ...]]] = {}
     for each in found:
         for minute, *counts in ACTIVE.findall(each.active):

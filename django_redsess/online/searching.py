@@ -57,18 +57,18 @@ class ClientMatcher:
             self._address_bytes = network.max_prefixlen // 8
             self._shift = network.max_prefixlen - network.prefixlen
             self._begin = int(network.network_address) >> self._shift
-        # Of each user agent, as packed: whether it is asked for. No packed one is the beginning of another.
+        # By packed user agent: whether it matches. No packed user agent is the beginning of another.
         self._agents: dict[bytes, bool] = {}
 
     def matches(self, address: str, user_agent: str) -> bool:
-        """Tell whether a session of this sender is asked for."""
+        """Tell whether the search asks for sessions of this client."""
         return (self.network is None or self.network.has(address)) and self._has_agent(user_agent)
 
     def matches_packed(self, client: bytes) -> bool:
         """
         Tell whether a session with this client part is asked for. See :attr:`Record.client_packed`.
 
-        It may be that of a forged record: False if it can't be unpacked.
+        The record may be forged: False for a client part that can't be unpacked.
         """
         if not client or len(client) > PACKED_CLIENT_MAX:
             return False
@@ -256,9 +256,9 @@ def _look_through(
 
 def _read_likely(sids: Sequence[str], matcher: ClientMatcher, until: float) -> Steps[tuple[dict[str, bytes], int]]:
     """
-    Return the records that match by what they say, whole but not checked; and how many were looked at.
+    Return the records that match, whole and unchecked, and how many were looked at.
 
-    Of each record, the first bytes are read. Only if these may match, and the record is longer, is the whole read.
+    The first bytes of each record are read. The whole is read only if these may match, and the record is longer.
     """
     heads = yield from _read_records(sids, until, cut_to=HEAD_BYTES)
     likely, looked = _likely(heads, matcher, until, cut_to=HEAD_BYTES)
@@ -275,9 +275,9 @@ def _likely(
     records: Mapping[str, bytes], matcher: ClientMatcher, until: float, *, cut_to: int | None
 ) -> tuple[dict[str, bytes], int]:
     """
-    Return those of ``records`` that match by what they say, and how many were looked at: at least the first few.
+    Return the ``records`` that match, unchecked, and how many were looked at: at least the first few.
 
-    One that was cut, and tells nothing before it is decrypted, may match.
+    A record that was cut and is encrypted counts as a match: it can't be decrypted before it is whole.
     """
     found: dict[str, bytes] = {}
     for number, (sid, record) in enumerate(records.items()):
@@ -289,7 +289,7 @@ def _likely(
         try:
             client = client_in(sid, record)
         except (RecordError, KeyMissing):
-            # It is counted when it is checked.
+            # The record is counted as unusable when it is checked.
             found[sid] = record
             continue
         if matcher.matches_packed(client):
