@@ -109,24 +109,24 @@ class _Turns:
 
             @wraps(view)
             async def awaited(request: HttpRequest, *args: Any, **named: Any) -> Any:
-                return await self._await(view, request, *args, **named)
+                return await self._aanswer(view, request, *args, **named)
 
             return awaited
 
         @wraps(view)
         def called(request: HttpRequest, *args: Any, **named: Any) -> Any:
             # The method ``dispatch`` of an asynchronous class of views is none itself, and returns what is awaited.
-            answer = self._await if _is_awaited(request) else self._call
+            answer = self._aanswer if _is_awaited(request) else self._answer
             return answer(view, request, *args, **named)
 
         return called
 
-    def _call(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
+    def _answer(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
         lock = _new_lock(request, self.hold)
         goes_on = lock is None or lock.session.run(self._waiting(request, lock))
         return view(request, *args, **named) if goes_on else self.otherwise(request)
 
-    async def _await(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
+    async def _aanswer(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
         lock = _new_lock(request, self.hold)
         goes_on = lock is None or await lock.session.arun(self._waiting(request, lock))
         response = view(request, *args, **named) if goes_on else self.otherwise(request)

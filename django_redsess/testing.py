@@ -31,7 +31,7 @@ from django_redsess.transport.connections import pool, server_of
 from django_redsess.transport.keys import Keyspace, Partition
 from django_redsess.transport.packing import pack_command
 from django_redsess.transport.pools import Clock
-from django_redsess.transport.steps import drive, now
+from django_redsess.transport.steps import current_time, drive
 
 if TYPE_CHECKING:
     from unittest import TestCase as _TestCase
@@ -96,7 +96,7 @@ def _milliseconds_to(to: float | timedelta | datetime, store: OwnStore) -> int:
     if isinstance(to, datetime):
         if to.utcoffset() is None:
             raise ValueError(f"travel() needs a datetime with a zone: {to!r}")
-        return int(to.timestamp() * 1000) - drive(now(Partition(store.prefix)))
+        return int(to.timestamp() * 1000) - drive(current_time(Partition(store.prefix)))
     if not isinstance(to, (int, float, timedelta)):
         raise TypeError(f"travel() takes seconds, a timedelta or a datetime, and not {to!r}.")
     return int((to.total_seconds() if isinstance(to, timedelta) else to) * 1000)
@@ -401,7 +401,9 @@ def _close_all() -> None:
 
 def _send_commands(tag: str, commands: list[tuple[Any, ...]]) -> list[Any]:
     packed = b"".join(pack_command(*each) for each in commands)
-    return drive(attempts.fetch(pool().of(tag), tag, commands[0][0].lower(), packed, len(commands), len(commands)))
+    return drive(
+        attempts.fetch(pool().server_of_tag(tag), tag, commands[0][0].lower(), packed, len(commands), len(commands))
+    )
 
 
 def _split(items: list[Any]) -> Iterator[list[Any]]:

@@ -52,8 +52,8 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
     with suppress(RedisError, OSError):
         space = keyspace()
         connections.pool().nodes()
-        server = connections.server_of(space.agreement)
-        stored = attempts.ask_server(server, "HMGET", space.agreement.meta, "partitions", "format", "keys")
+        server = connections.server_of(space.deciding_partition)
+        stored = attempts.ask_server(server, "HMGET", space.deciding_partition.meta, "partitions", "format", "keys")
         if fault := agreement.fault_in(space, stored):
             return [problem(NUMBERS_OF_FAULTS[fault.about], fault.message, fault.hint)]
     return []
@@ -111,7 +111,7 @@ def _find_refusals(pool: Any) -> list[checks.CheckMessage]:
     commands += ["SELECT"] if pool.connection_kwargs.get("db") else []
     commands += ["PING"] if pool.connection_kwargs.get("health_check_interval") else []
     # The keys of one partition stand for those of all.
-    names = [keyspace().agreement.meta, *keyspace().partitions[0].names]
+    names = [keyspace().deciding_partition.meta, *keyspace().partitions[0].names]
     try:
         args = scripts.ACL.arguments(commands=commands, names=names)
         refused, keys = attempts.ask_server(pool, "EVAL", scripts.ACL.text, 0, *args)

@@ -27,7 +27,7 @@ from django_redsess.online.ending import confirmed_too_few
 from django_redsess.session.blocks import Block
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import drive, now, time_of
+from django_redsess.transport.steps import current_time, drive, time_of
 
 
 def server_time() -> datetime:
@@ -37,7 +37,7 @@ def server_time() -> datetime:
     The server is asked only if it has not told its time to this process yet. Raises SessionStoreUnavailable if it does
     not answer then.
     """
-    return time_of(drive(now(keyspace().partitions[0])))
+    return time_of(drive(current_time(keyspace().partitions[0])))
 
 
 def known_server_time() -> datetime:

@@ -62,7 +62,7 @@ class SessionLock:
             if left_over:
                 yield from _giving_left_over_back(self.partition)
             left = until - monotonic()
-            reply = yield from in_store(None, self._ask, waits=left > 0)
+            reply = yield from in_store(None, self._lock_call, waits=left > 0)
             if reply in (b"locked", b"gone"):
                 return str(reply.decode())
             if left <= 0:
@@ -72,7 +72,7 @@ class SessionLock:
             pause = max(PAUSE_MIN * (1 + ahead), min((monotonic() - since) / 10, PAUSE_IN_PLACE_MAX))
             yield from Pause(min(pause, PAUSE_MAX, left))
 
-    def _ask(self, *, waits: bool) -> ScriptCall[Any]:
+    def _lock_call(self, *, waits: bool) -> ScriptCall[Any]:
         script = scripts.LOCK
         # While sessions move here from another store, this one may still be there.
         anywhere = self.session.other_store is not None
@@ -85,9 +85,9 @@ class SessionLock:
 
     def giving_back(self) -> Steps[None]:
         """Give the lock back, or stop waiting for it. Raises SessionStoreUnavailable in an outage."""
-        yield from in_store(None, self._hand_back)
+        yield from in_store(None, self._unlock_call)
 
-    def _hand_back(self) -> ScriptCall[int]:
+    def _unlock_call(self) -> ScriptCall[int]:
         script = scripts.UNLOCK
         return ScriptCall(self.partition, script, self._keys(script), script.arguments(token=self.token), int)
 

@@ -95,7 +95,7 @@ def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     fresh = server.clock.fresh()
     if touch is Touch.NOTHING:
         return (yield from _read_whole(sid, commands, fresh))
-    seen = seen_at(fresh or server.clock.now() or (yield from steps.now(partition)))
+    seen = seen_at(fresh or server.clock.now() or (yield from steps.current_time(partition)))
     deadline_in_record = server.touched.recall(tag + sid, seen)
     # Once a second all the same: a server that was the master a moment ago refuses it, and is read no more.
     if deadline_in_record is None or not fresh:

@@ -48,7 +48,7 @@ from django_redsess.times import to_aware
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import Pause, server_of
 from django_redsess.transport.keys import keyspace, sid_of
-from django_redsess.transport.steps import SendSignals, Step, Steps, now, time_of
+from django_redsess.transport.steps import SendSignals, Step, Steps, current_time, time_of
 
 if TYPE_CHECKING:
     from django_redsess.session.store import SessionStore
@@ -203,7 +203,7 @@ class SaveAttempts:
         """Choose the key, make the record, send the script that writes it, and remember what is stored then."""
         self.limit = self._choose_key()
         session, sid = self.session, self.session.sid or ""
-        at = self.at or (yield from now(keyspace().of_sid(sid)))
+        at = self.at or (yield from current_time(keyspace().of_sid(sid)))
         expiry = django_expiry(session, at)
         saving, snapshot = self._content(sid, at, expiry)
         outcome = yield from self._to_send(sid, saving, expiry)

@@ -54,19 +54,19 @@ def agree(partitions: Sequence[Partition]) -> Sends[None]:
     if not asked:
         return
     space = keyspace()
-    found = yield from _ask(space, asked, begins=space.count == 1)
-    _refuse(space, [each for each in found if space.count == 1 or each[:2] != ours(space)])
+    found = yield from _read_meta(space, asked, begins=space.count == 1)
+    _refuse_mismatch(space, [each for each in found if space.count == 1 or each[:2] != ours(space)])
     # A site with another number of partitions may use names that no copy has. And a copy that nobody has used for long
     # may not know the present SECRET_KEY. Then the one decides that all sites know.
     unsure = [each for each, there in zip(asked, found, strict=True) if not there.knows_key]
     if unsure:
         try:
-            decides = yield from _ask(space, [space.agreement])
+            decides = yield from _read_meta(space, [space.deciding_partition])
         except SessionStoreUnavailable:
-            _refuse(space, found)
+            _refuse_mismatch(space, found)
             raise
-        _refuse(space, decides)
-        yield from _ask(space, unsure, takes_key=True)
+        _refuse_mismatch(space, decides)
+        yield from _read_meta(space, unsure, takes_key=True)
     for each in asked:
         server_of(each).agreed.add(each.tag)
 
@@ -74,7 +74,7 @@ def agree(partitions: Sequence[Partition]) -> Sends[None]:
 def take_new_secret_key() -> Sends[None]:
     """Have the store take this site's ``SECRET_KEY`` as its own: for a site that replaced it without fallbacks."""
     space = keyspace()
-    _refuse(space, (yield from _ask(space, [space.agreement], takes_key=True)))
+    _refuse_mismatch(space, (yield from _read_meta(space, [space.deciding_partition], takes_key=True)))
 
 
 def ours(space: Keyspace) -> tuple[str, str]:
@@ -82,7 +82,7 @@ def ours(space: Keyspace) -> tuple[str, str]:
     return str(space.count), FORMAT.decode()
 
 
-def _ask(
+def _read_meta(
     space: Keyspace, partitions: Sequence[Partition], *, begins: bool = True, takes_key: bool = False
 ) -> Sends[list[StoredMeta]]:
     """Read the key ``meta`` of each partition, those on one server in one round trip."""
@@ -107,27 +107,27 @@ def _ask(
     ]
 
 
-def _refuse(space: Keyspace, found: Sequence[StoredMeta]) -> None:
+def _refuse_mismatch(space: Keyspace, found: Sequence[StoredMeta]) -> None:
     for each in found:
-        if each.format and (fault := _fault(space, each)):
+        if each.format and (fault := _mismatch_with(space, each)):
             raise ImproperlyConfigured(f"{fault.message} {fault.hint}")
 
 
 def fault_in(space: Keyspace, stored: Sequence[bytes | None]) -> Mismatch | None:
     """Return what is wrong by the three fields of a key ``meta``; None if it is missing, or suits this site."""
-    partitions, written = map(_shown, stored[:2])
+    partitions, written = map(_printable, stored[:2])
     keys = (stored[2] or b"").decode(errors="replace")
     knows_key = not keys or not set(keys.split()).isdisjoint(fingerprints(space.prefix))
-    return _fault(space, StoredMeta(partitions, written, knows_key)) if written else None
+    return _mismatch_with(space, StoredMeta(partitions, written, knows_key)) if written else None
 
 
-def _shown(stored: bytes | None) -> str:
+def _printable(stored: bytes | None) -> str:
     # Another program may have written anything.
     text = (stored or b"").decode(errors="replace")[:20]
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def _fault(space: Keyspace, there: StoredMeta) -> Mismatch | None:
+def _mismatch_with(space: Keyspace, there: StoredMeta) -> Mismatch | None:
     sessions, (count, written) = f"The sessions under the prefix {space.prefix!r}", ours(space)
     anew = "or begin anew, with everybody signed out, under another REDSESS['PREFIX']."
     if there.format != written:

@@ -1,4 +1,4 @@
-"""Sending scripts and plain commands, once more where the connection broke, and elsewhere where a cluster says so.
+"""Sending scripts and plain commands: again if the connection broke, and to another node if a cluster says so.
 
 The functions here are steps: they yield what is to be sent, and are sent the replies or thrown the error. An error that
 remains is judged by :mod:`django_redsess.transport.outages`. Only :func:`ask_server` sends by itself, and repeats
@@ -47,7 +47,7 @@ REPEATS = 1
 second each, a request waits one second at most."""
 
 REDIRECTIONS_MAX = 8
-"""How often a cluster may say that the keys are elsewhere. More would mean that its nodes send us in a circle."""
+"""How often a cluster may redirect a command. More would mean that its nodes redirect in a circle."""
 
 MOVING_SECONDS = 0.5
 """How long a command waits for keys that a cluster is moving."""
@@ -62,9 +62,9 @@ class _Attempts:
         self._tag, self._name, self._script = tag, name, script
         self._left = REPEATS if script is None or script.repeatable else 0
         self._began, self._redirections = began, 0
-        self.to = pool().of(tag)
+        self.to = pool().server_of_tag(tag)
         self.asking = False
-        """Whether ``to`` does not serve the hash slot yet, and is asked for the keys that have moved already."""
+        """Whether ``to`` does not serve the hash slot yet, and the command must begin with ``ASKING``."""
 
     def go_on_after(self, error: RedisError) -> Sends[bool]:
         """
@@ -89,10 +89,10 @@ class _Attempts:
                         self._left = 0
         if self._left and self._may_pass(error):
             self._left -= 1
-            self.to, self.asking = pool().of(self._tag), False
+            self.to, self.asking = pool().server_of_tag(self._tag), False
             return True
         if cluster is not None and is_moving(error):
-            # Not an outage of the node: its other partitions go on working.
+            # This is no outage of the node: its other partitions go on working.
             slot = key_slot(self._tag.encode())
             if not cluster.is_moving(slot):
                 logger.warning("Sessions in slot %s wait while the cluster moves it: %s", slot, words_of(error))
@@ -103,11 +103,11 @@ class _Attempts:
         raise raised from error
 
     def _redirected(self, cluster: Cluster, error: RedisError) -> Sends[bool]:
-        """Tell whether the cluster has refused what another attempt may do, here or at another node."""
+        """Tell whether the cluster has refused, and another attempt may succeed, at this node or another."""
         if isinstance(error, MovedError):
             self._redirections += 1
             cluster.moved(error.slot_id, error.node_addr, self.to)
-            self.to, self.asking = pool().of(self._tag), False
+            self.to, self.asking = pool().server_of_tag(self._tag), False
             return self._redirections <= REDIRECTIONS_MAX
         if not isinstance(error, (AskError, TryAgainError)) or monotonic() > self._began + MOVING_SECONDS:
             return False
@@ -115,7 +115,7 @@ class _Attempts:
             self.to, self.asking = cluster.at(error.node_addr, self.to), True
         else:
             yield from Pause(0.03)
-            self.to, self.asking = pool().of(self._tag), False
+            self.to, self.asking = pool().server_of_tag(self._tag), False
         return True
 
     def _may_pass(self, error: RedisError) -> bool:
@@ -204,12 +204,18 @@ def run_script(  # noqa: PLR0913, a value that holds these would cost each call 
     except BaseException as error:
         if observers.chosen:
             notify_observers(
-                name or script.task, pool().of(tag), began, error, "EVALSHA", extras.reply_count + 1, script.name
+                name or script.task,
+                pool().server_of_tag(tag),
+                began,
+                error,
+                "EVALSHA",
+                extras.reply_count + 1,
+                script.name,
             )
         raise
     if observers.chosen:
         notify_observers(
-            name or script.task, pool().of(tag), began, None, "EVALSHA", extras.reply_count + 1, script.name
+            name or script.task, pool().server_of_tag(tag), began, None, "EVALSHA", extras.reply_count + 1, script.name
         )
     return reply, before
 
@@ -319,7 +325,7 @@ def _notify_of_fetch(  # noqa: PLR0913, see fetch()
 ) -> None:
     if to.cluster is not None:
         # The operation may have gone on elsewhere.
-        to = pool().of(tag)
+        to = pool().server_of_tag(tag)
     command = "EVALSHA" if script else packed.split(b"\r\n", 3)[2].decode()
     notify_observers(name, to, began, error, command, replies, script.name if script else "")
 

@@ -69,7 +69,7 @@ class Cluster:
         self._asked: Future[None] | None = None
         self._asked_at = 0.0
 
-    def of(self, tag: str) -> Pool:
+    def server_of_tag(self, tag: str) -> Pool:
         """Return the pool of the node that serves the partition with this ``tag``."""
         return self._of_tag.get(tag) or self._look_up(tag)
 
@@ -110,7 +110,7 @@ class Cluster:
                 return asked
             asked = Future()
             try:
-                threading.Thread(target=self._ask, args=(asked, lost), daemon=True, name=THREAD).start()
+                threading.Thread(target=self._fetch_map, args=(asked, lost), daemon=True, name=THREAD).start()
             except RuntimeError as error:
                 self._nowhere.why = f" ({error})"
                 asked.set_result(None)
@@ -123,7 +123,7 @@ class Cluster:
         """Note that ``slot`` has moved ``to`` another node, as the node with the pool ``by`` told."""
         owners = self._owners.copy()
         owners[slot] = self._reached_at(to, by)
-        self._take(owners)
+        self._use_map(owners)
         # Others may have moved along.
         self.refresh()
 
@@ -174,7 +174,7 @@ class Cluster:
         address = (by.connection_kwargs["host"] if host in ("", "?") else host, port)
         return self._remap(address) if self._remap else address
 
-    def _take(self, owners: Owners) -> None:
+    def _use_map(self, owners: Owners) -> None:
         self._moving = {slot for slot in self._moving if owners[slot] == self._owners[slot]}
         # In this order: who looks up a tag meanwhile puts it into the old dictionary, which nobody reads again.
         self._owners, self._of_tag = owners, {}
@@ -187,17 +187,17 @@ class Cluster:
                 del self._pools[address]
                 gone.close_idle()
 
-    def _ask(self, asked: Future[None], lost: Pool | None) -> None:
+    def _fetch_map(self, asked: Future[None], lost: Pool | None) -> None:
         # Those first that are not known to be out of reach.
         known = [address for address in set(self._owners) if address]
         random.shuffle(known)
         known.sort(key=lambda address: (node := self._pool(address)) is lost or bool(node.outages.under_way))
         try:
             for address in dict.fromkeys((*known, *self.start)):
-                owners = self._told_by(address)
+                owners = self._fetch_map_from(address)
                 if owners:
                     self._nowhere.why = ""
-                    self._take(owners)
+                    self._use_map(owners)
                     break
         finally:
             self._asked_at = monotonic()
@@ -205,7 +205,7 @@ class Cluster:
             # ADDRESS_REMAP, or what gives passwords, may have asked a database. Nobody else closes this connection.
             connections.close_all()
 
-    def _told_by(self, address: Address) -> Owners:
+    def _fetch_map_from(self, address: Address) -> Owners:
         """Return the map as the node at ``address`` tells it, empty if it tells none."""
         pool = self._pool(address)
         patience = self.patience_seconds

@@ -48,10 +48,10 @@ _POOL_LOCK = forks.Lock()
 
 def pool() -> Pool | Cluster:
     """
-    Return what sessions use to connect: a pool with the settings of the alias, or its cluster.
+    Return the pool of the only server, with the settings of the alias, or the cluster.
 
-    ``pool().of(tag)`` is the pool of the server that has a partition. django-redis has one pool for each address in a
-    process, and so have sessions. With the other backends, sessions have one pool for equal settings.
+    ``pool().server_of_tag(tag)`` is the pool of the server that has a partition. django-redis has one pool for each
+    address in a process, and so have sessions. With the other backends, sessions have one pool for equal settings.
     """
     global _pool
     if (other := other_store()) is not None:
@@ -83,19 +83,19 @@ def server_of(partition: Partition) -> Pool:
     """Return the pool of the server that has ``partition``, with its clock and its outages."""
     found = pool() if _pool is None or other_store() is not None else _pool
     # The only server has all partitions.
-    return found if isinstance(found, Pool) else found.of(partition.tag)
+    return found if isinstance(found, Pool) else found.server_of_tag(partition.tag)
 
 
 def by_server(partitions: Sequence[Partition], numbers: Iterable[int]) -> dict[Pool, list[int]]:
-    """Return for each server, as its pool, the ``numbers`` of those ``partitions`` that it has."""
+    """Group the ``numbers`` of ``partitions`` by server."""
     found: dict[Pool, list[int]] = {}
-    server_of = pool().of
+    server_of_tag = pool().server_of_tag
     for number in numbers:
-        found.setdefault(server_of(partitions[number].tag), []).append(number)
+        found.setdefault(server_of_tag(partitions[number].tag), []).append(number)
     return found
 
 
-def _forget_pool(*, setting: str, **kwargs: Any) -> None:
+def _drop_pool(*, setting: str, **kwargs: Any) -> None:
     global _pool
     if setting in ("CACHES", "SESSION_CACHE_ALIAS"):
         _pool = None
@@ -104,12 +104,12 @@ def _forget_pool(*, setting: str, **kwargs: Any) -> None:
         _pool.invalidate()
 
 
-setting_changed.connect(_forget_pool)
+setting_changed.connect(_drop_pool)
 
 
 async def loop_pool(connections: Pool) -> LoopPool:
     """Return the pool of the running event loop that connects to the same server as ``connections``."""
-    # The pool of a node that is not known gives nothing, here either.
+    # The pool of an unknown node has no connections for an event loop either.
     if not isinstance(connections, Pool):
         return connections
     # A connection belongs to the event loop that opened it, so each loop has pools of its own.
@@ -117,7 +117,7 @@ async def loop_pool(connections: Pool) -> LoopPool:
     pools = _OF_LOOP.get(loop)
     if pools is None:
         with _OF_LOOP_LOCK:
-            # A loop may end without notice. It would stay here for ever, since its connections refer to it.
+            # A loop may end without notice. Its pools refer to it, so it would stay here for ever.
             for closed in [other for other in _OF_LOOP if other.is_closed()]:
                 del _OF_LOOP[closed]
             pools = _OF_LOOP.setdefault(loop, WeakKeyDictionary())
@@ -145,7 +145,7 @@ async def _lifetime(pool: LoopPool) -> AsyncGenerator[None]:
     finally:
         loop = asyncio.get_running_loop()
         with _OF_LOOP_LOCK:
-            # Of a node that has left the cluster, the pool alone is closed.
+            # A node may have left the cluster: then only its pool is closed.
             pools = _OF_LOOP.get(loop, {})
             for connections in [each for each, (other, _) in pools.items() if other is pool]:
                 del pools[connections]
@@ -157,7 +157,7 @@ async def _lifetime(pool: LoopPool) -> AsyncGenerator[None]:
 
 
 def send_and_read(internals: Internals, packed: bytes, answers: list[Any], replies: int) -> None:
-    """Send ``packed``, and add so many ``replies`` to ``answers``, as redis-py does it."""
+    """Send ``packed``, and add so many ``replies`` to ``answers``, as redis-py does."""
     sock, parser, reader, buffer = internals
     try:
         sock.sendall(packed)
@@ -233,9 +233,9 @@ class Pause:
 
 
 # A reply belongs to its request. Anything may interrupt a request between sending and the end of the last reply: a
-# time-out, the exception of a signal or a greenlet, the end of a task. Then the connection is closed, since its replies
-# would be taken for those of the next request. Not all connections of redis-py do that themselves: those behind
-# Sentinel do not. execute_command() is not used. It repeats by its own rules, and does much that we don't need.
+# time-out, the exception of a signal or a greenlet, the end of a task. Then the connection is closed. Otherwise the
+# next request would read these replies. redis-py does not close all connections by itself: not those behind Sentinel.
+# execute_command() is not used. It repeats by its own rules, and does much that sessions don't need.
 
 
 _LOST = (*UNREACHABLE, ReadOnlyError)
@@ -262,15 +262,15 @@ def _of_its_type(error: ResponseError) -> ResponseError:
 
 
 def _leave_master(connections: ConnectionPool, answers: list[Any]) -> bool:
-    """Tell whether to look for the master again after these ``answers``. Raises ReadOnlyError, which says so itself."""
+    """Tell whether to look for the master again after these ``answers``. Raises a ReadOnlyError that is among them."""
     for number, answer in enumerate(answers):
         if isinstance(answer, ResponseError):
             if isinstance(answer, ReadOnlyError):
                 raise answer
             answers[number] = _of_its_type(answer)
             if str(answer).startswith("NOREPLICAS") and connections.is_behind_sentinel:
-                # In a failover the replicas leave a master seconds before it is demoted. Or they are just down: then it
-                # still is the master, and goes on answering reads.
+                # In a failover, replicas leave a master seconds before it is demoted. If they are merely down, it stays
+                # the master, and goes on answering reads.
                 now = monotonic()
                 if now >= connections.next_look_at:
                     connections.next_look_at = now + SECONDS_BETWEEN_LOOKS
@@ -280,7 +280,7 @@ def _leave_master(connections: ConnectionPool, answers: list[Any]) -> bool:
 
 def send(connections: Pool, packed: bytes, replies: int, follow_up: FollowUpMaker | None = None) -> list[Any]:
     """
-    Send ``packed`` on one of the ``connections`` of a pool. Return its replies; ``replies`` is their number.
+    Send ``packed`` on one of the ``connections`` of a pool. Return the replies; ``replies`` is their number.
 
     An error among them is returned as an exception. Raises redis-py's ReadOnlyError for a master that was demoted, and
     its ConnectionError and TimeoutError. A failure of the commands that ``follow_up`` sends raises nothing.
@@ -301,7 +301,7 @@ def send(connections: Pool, packed: bytes, replies: int, follow_up: FollowUpMake
                 # Unless another request has found another master.
                 pooled.is_clean = pooled.master == connections.master
         except _LOST:
-            # Else the repetition would meet the next connection that is lost.
+            # The repetition would meet the next lost connection.
             connections.close_idle()
             raise
         finally:

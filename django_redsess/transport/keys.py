@@ -229,7 +229,7 @@ class Partition:
 
     @property
     def meta(self) -> str:
-        """Hash: what all processes with this store must agree on. See :attr:`Keyspace.agreement`."""
+        """Hash: what all processes with this store must agree on. See :attr:`Keyspace.deciding_partition`."""
         return self._name("meta")
 
     @property
@@ -274,7 +274,7 @@ class Keyspace:
     count: int = 1
 
     @property
-    def agreement(self) -> Partition:
+    def deciding_partition(self) -> Partition:
         """
         The partition whose key ``meta`` decides: the only one. With several partitions, it is none of them.
 

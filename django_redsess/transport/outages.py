@@ -18,7 +18,7 @@ from django_redsess.exceptions import SessionStoreUnavailable
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
 NOT_LOCAL = "Script attempted to access a non local key"
-"""How the error begins that a script gets whose keys a cluster is moving."""
+"""Prefix of the error for a script whose keys are being migrated."""
 
 REFUSALS = (
     *("ASK ", "BUSY ", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED ", "NOREPLICAS", "OOM", "READONLY"),
@@ -27,7 +27,7 @@ REFUSALS = (
 """Error prefixes of a server that is up but refusing. The last two are of a cluster that moves the keys elsewhere."""
 
 FOREIGN = "WRONGTYPE"
-"""How the error begins if another program has stored another type under a name of ours."""
+"""Prefix of the error for a key of ours that another program has written with another type."""
 
 FORBIDDEN = (
     *("ACL failure in script", "The user executing the script can't"),
@@ -35,9 +35,9 @@ FORBIDDEN = (
     *("DB index is out of range", "SELECT is not allowed", "DENIED"),
     FOREIGN,
 )
-"""Error prefixes of a server that forbids a command, or does not know it, or has what another program has written
-under a key of ours. That lasts until a person changes an ACL, a renamed command, an address or the key. redis-py's
-NoPermissionError means the same."""
+"""Error prefixes of a server that forbids a command, does not know it, or has a foreign value under a key of ours. Such
+an outage lasts until a person changes an ACL, a renamed command, an address or the key. redis-py's NoPermissionError
+means the same."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -46,9 +46,9 @@ class _Outage:
     """
     An outage, as far as this process knows. It is logged once when it begins and once when it is over.
 
-    The names that met it are kept: each is that of a script, or of a pipeline of plain commands. With
-    ``only_the_same``, the outage is over when one of those names works; without, when any name does. With
-    ``tells_each``, each name that meets it is logged, since each may lack another permission.
+    It keeps the names of the scripts and pipelines that met it. With ``only_the_same``, the outage is over when one of
+    these names works; without, when any name does. With ``tells_each``, each name that meets it is logged, since each
+    may lack another permission.
     """
 
     def __init__(self, server: Outages, *, only_the_same: bool, tells_each: bool = False) -> None:
@@ -146,7 +146,7 @@ class Outages:
 
 
 def forbidden(commands: Iterable[str]) -> SessionStoreUnavailable:
-    """Return the exception to raise if the server does not let the site run these ``commands``. Nothing is logged."""
+    """Return the exception to raise if the server forbids these ``commands``. Nothing is logged."""
     error = NoPermissionError(f"this user has no permissions to run {', '.join(sorted(commands))}")
     return _unavailable(message_of(error), error, lasts=True)
 
@@ -178,13 +178,13 @@ def _is_outage(error: RedisError) -> bool:
 
 def _is_forbidden(error: RedisError) -> bool:
     return isinstance(error, NoPermissionError) or (
-        # The server puts its general code before an error that a script has caught and raised again.
+        # If a script has caught an error and raised it again, the server puts its general code before it.
         isinstance(error, ResponseError) and str(error).removeprefix("ERR ").startswith(FORBIDDEN)
     )
 
 
 def is_moving(error: BaseException | None) -> bool:
-    """Tell whether a cluster refuses because it is moving the keys, one after another, to another node."""
+    """Tell whether a cluster refuses a command because it is moving the keys to another node."""
     # MovedError is an AskError, too.
     return type(error) in (redis.exceptions.AskError, redis.exceptions.TryAgainError) or str(error).startswith(
         NOT_LOCAL
@@ -192,13 +192,13 @@ def is_moving(error: BaseException | None) -> bool:
 
 
 def is_foreign(error: BaseException | None) -> bool:
-    """Tell whether another program has stored another type under a name of ours."""
+    """Tell whether another program has written a key of ours with another type."""
     return str(error).startswith(FOREIGN)
 
 
 def has_answered(error: Exception) -> bool:
-    """Tell whether the server has answered with this error. If not, it can't be reached."""
-    # redis-py takes some answers for errors of the connection.
+    """Tell whether the server has answered with this error. Otherwise it can't be reached."""
+    # redis-py treats some answers as errors of the connection.
     return isinstance(error, (AuthenticationError, BusyLoadingError, ResponseError))
 
 
@@ -211,14 +211,14 @@ def message_of(error: Exception) -> str:
 
 def words_of(error: Exception) -> str:
     """Return the text of ``error`` without what was sent, and without redis-py's list of sentinels."""
-    # Some servers repeat what they were sent, and tell where in the script it was, or how to use HELLO.
+    # Some servers repeat the arguments, and tell the line of the script, or how to use HELLO.
     return re.split(", with args| script: | : <redis|, otherwise the HELLO|\n", str(error))[0]
 
 
 def _refused_command(error: Exception, name: str, text: str) -> str:
     if not text:
         return name
-    # Redis 7.0 names the line of the script, and not the command that it refuses.
+    # Redis 7.0 names the line of the script, and not the refused command.
     at = re.search(r"@user_script:(\d+)", str(error))
     line = text.splitlines()[int(at[1]) - 1] if at else ""
     return " ".join([*re.findall(r'call\("(\w+)"', line), "in the script", name])

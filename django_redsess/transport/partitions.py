@@ -17,7 +17,7 @@ from django_redsess.transport import agreement, attempts, packing
 from django_redsess.transport.connections import by_server, server_of
 from django_redsess.transport.keys import Partition, keyspace
 from django_redsess.transport.scripts import CONSTANTS, Script, Values
-from django_redsess.transport.steps import ScriptCall, Steps, T, now
+from django_redsess.transport.steps import ScriptCall, Steps, T, current_time
 
 
 def on_each(script: Script, args: Values, read: Callable[..., T]) -> list[ScriptCall[T]]:
@@ -90,7 +90,7 @@ def merged(
     """
     count = rows_per_partition(wanted, partitions)
     parts = yield from read(range(partitions), count)
-    page = _first(parts, wanted, reverse)
+    page = _merge_lists(parts, wanted, reverse)
     if count < wanted:
 
         def has_more(entries: list[E]) -> bool:
@@ -103,11 +103,11 @@ def merged(
             # From the beginning: entries may have come and gone since.
             for number, lists in zip(short, (yield from read(short, wanted)), strict=True):
                 parts[number] = lists
-            page = _first(parts, wanted, reverse)
+            page = _merge_lists(parts, wanted, reverse)
     return page
 
 
-def _first(parts: EntryLists[E], wanted: int, reverse: bool) -> list[E]:
+def _merge_lists(parts: EntryLists[E], wanted: int, reverse: bool) -> list[E]:
     return sorted((entry for lists in parts for entries in lists for entry in entries), reverse=reverse)[:wanted]
 
 
@@ -174,7 +174,7 @@ def ask_each(
         refused: list[int] = []
         for server, numbers in by_server(partitions, waiting).items():
             tag = partitions[numbers[0]].tag
-            at = yield from now(partitions[numbers[0]])
+            at = yield from current_time(partitions[numbers[0]])
             packed = b"".join([_TIME, *(commands(number, at) for number in numbers)])
             time, *answers = yield from attempts.fetch(server, tag, name, packed, 1 + replies * len(numbers), 0)
             if isinstance(time, ResponseError):
@@ -193,7 +193,7 @@ def ask_each(
             first, *others = refused
             waiting += others
             partition = partitions[first]
-            packed, to = commands(first, (yield from now(partition))), server_of(partition)
+            packed, to = commands(first, (yield from current_time(partition))), server_of(partition)
             found[first] = yield from attempts.fetch(to, partition.tag, name, packed, replies, needed, script)
     return [found[number] for number in range(len(partitions))]
 

@@ -282,7 +282,7 @@ class Pool(ConnectionPool):
         options: dict[str, Any] = self.source.connection_kwargs
         return options
 
-    def of(self, tag: str) -> Pool:
+    def server_of_tag(self, tag: str) -> Pool:
         """Return the pool of the server that has the partition with this ``tag``."""
         return self
 
@@ -317,9 +317,9 @@ class Pool(ConnectionPool):
         pooled = None
         try:
             try:
-                [pooled] = self._wait() if self.waiters else map(list.pop, (self.idle,))
+                [pooled] = self._wait_for_connection() if self.waiters else map(list.pop, (self.idle,))
             except IndexError:
-                [pooled] = self._wait()
+                [pooled] = self._wait_for_connection()
             is_clean, pooled.is_clean, now = pooled.is_clean, False, monotonic()
             if not (
                 is_clean
@@ -365,7 +365,7 @@ class Pool(ConnectionPool):
         self.source.re_auth_callback(token)
         self._has_new_credentials = True
 
-    def _wait(self) -> list[PooledConnection]:
+    def _wait_for_connection(self) -> list[PooledConnection]:
         thread = WaitingThread()
         try:
             self.join_line(thread)
@@ -433,9 +433,9 @@ class LoopPool(ConnectionPool):
         pooled = None
         try:
             try:
-                [pooled] = await self._wait() if self.waiters else map(list.pop, (self.idle,))
+                [pooled] = await self._wait_for_connection() if self.waiters else map(list.pop, (self.idle,))
             except IndexError:
-                [pooled] = await self._wait()
+                [pooled] = await self._wait_for_connection()
             is_clean, pooled.is_clean = pooled.is_clean, False
             # The event loop has noticed which connections the server closed.
             if not (
@@ -468,7 +468,7 @@ class LoopPool(ConnectionPool):
         finally:
             self.put_back(*held)
 
-    async def _wait(self) -> list[PooledConnection]:
+    async def _wait_for_connection(self) -> list[PooledConnection]:
         task = WaitingTask()
         try:
             self.join_line(task)

@@ -56,13 +56,15 @@ class Confirmation:
             # The script may have written nothing, and Valkey would not wait for what other connections wrote. So this
             # connection writes something: a count that stays the same.
             packed, reply_count = pack_command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
-        return FollowUp(packed, reply_count, milliseconds / 1000, partial(self._learn, server_of(partition).outages.of))
+        return FollowUp(
+            packed, reply_count, milliseconds / 1000, partial(self._note_count, server_of(partition).outages.of)
+        )
 
-    def _learn(self, of_node: str, replies: list[Any]) -> None:
+    def _note_count(self, of_node: str, replies: list[Any]) -> None:
         errors = [reply for reply in replies if isinstance(reply, Exception)]
         count = 0 if errors else int(replies[-1])
         self.confirmed_by = count if self.confirmed_by is None else min(count, self.confirmed_by)
-        _note(of_node, count, self._replicas, *errors[:1])
+        _log_shortage(of_node, count, self._replicas, *errors[:1])
 
 
 def confirmation(only: Reason | None = None) -> Confirmation | None:
@@ -121,7 +123,7 @@ _LOCK = forks.Lock()
 _short_of_replicas: set[str] = set()
 
 
-def _note(of_node: str, count: int, wanted: int, error: Exception | None = None) -> None:
+def _log_shortage(of_node: str, count: int, wanted: int, error: Exception | None = None) -> None:
     # Logged once when it begins, and once when it is over.
     with _LOCK:
         was_short, is_short = of_node in _short_of_replicas, count < wanted

@@ -70,7 +70,7 @@ def greet(connection: Any) -> None:
 
 
 async def agreet(connection: Any) -> None:
-    """Do as :func:`greet` does, for a connection of an event loop."""
+    """Make a new connection of an event loop ready, or close it and raise an error: see :func:`greet`."""
     try:
         await connection.on_connect()
         # Here redis-py does not keep the reply.
@@ -86,8 +86,7 @@ async def agreet(connection: Any) -> None:
         raise
 
 
-# HELLO without a version changes nothing, and no ACL can forbid it. A renamed command can be unknown: then the role is
-# not known either.
+# HELLO without a version changes nothing, and no ACL can forbid it. A server that renames it does not tell its role.
 
 
 def _is_of_sentinel(connection: Any) -> bool:
@@ -119,11 +118,11 @@ OF_ANOTHER_POOL = frozenset(
         *("maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler"),
     )
 )
-"""Options of connections that lead back to the pool which has them, or that it shares with them."""
+"""Options of connections that refer to their pool, or that the pool shares with them."""
 
 
 def thread_source_like(found: Any, **defaults: Any) -> Any:
-    """Return a new pool of redis-py with the settings of ``found``. It shares no lock with that, and no connection."""
+    """Return a new pool of redis-py with the settings of ``found``. The two share no lock and no connection."""
     given = {name: value for name, value in found.connection_kwargs.items() if name not in OF_ANOTHER_POOL}
     options = {**defaults, **given, **keep_maintenance_off(found)}
     options |= {"connection_class": found.connection_class, "max_connections": MANY}
@@ -156,9 +155,9 @@ def keep_maintenance_off(source: Any) -> dict[str, Any]:
 
 NOT_SHARED = frozenset(
     (
-        # Classes and functions that wait in one of the two ways.
+        # Classes and functions that either block or await.
         *("command_packer", "encoder_class", "parser_class", "redis_connect_func", "retry"),
-        # Event loops repeat nothing by redis-py: this app does, once.
+        # In event loops redis-py repeats nothing: this app does, once.
         *("retry_on_error", "retry_on_timeout"),
         # Shared by a pool and its own connections.
         *("connection_pool", "event_dispatcher", "himport_registry"),
@@ -168,7 +167,7 @@ NOT_SHARED = frozenset(
         *("orig_host_address", "orig_socket_timeout", "orig_socket_connect_timeout"),
     )
 )
-"""Options that both classes take, and that mean nothing to the other one."""
+"""Options that both classes take, and that can't be handed from one to the other."""
 
 MODULE_PAIRS = ((redis.connection, redis.asyncio.connection), (redis.sentinel, redis.asyncio.sentinel))
 """The modules with redis-py's classes of connections: those of threads, and those of event loops."""
@@ -247,8 +246,8 @@ def lost_options(connection_class: Any, source: Any) -> list[str]:
     """
     Name the options of the pool ``source`` of threads that do not reach ``connection_class``, and would change it.
 
-    One that has its default changes nothing. A ``parser_class`` has no effect that could be seen, and repetitions are
-    another check's.
+    An option that has its default changes nothing. A ``parser_class`` has no visible effect. Another check is about
+    repetitions.
     """
     defaults, known = _options_of(source.connection_class).defaults, _options_of(connection_class)
     return [
@@ -260,7 +259,7 @@ def lost_options(connection_class: Any, source: Any) -> list[str]:
 
 
 def protects(option: str) -> bool:
-    """Tell whether connections must not be made without this option: it says how the server is verified."""
+    """Tell whether connections must not be made without this option, since it says how the server is verified."""
     return option.startswith("ssl_")
 
 
@@ -317,8 +316,8 @@ class LoopInternals(NamedTuple):
     """
     The parts of an open connection of an event loop.
 
-    ``at_eof`` tells whether the server has closed it. ``write`` is None for a connection that redis-py looks after
-    before it writes. ``parser`` and ``reader`` are None without hiredis.
+    ``at_eof`` tells whether the server has closed it. ``write`` is None for a connection that redis-py checks before it
+    writes. ``parser`` and ``reader`` are None without hiredis.
     """
 
     at_eof: Callable[[], bool]
@@ -328,7 +327,7 @@ class LoopInternals(NamedTuple):
 
 
 def internals_of(connection: Any) -> Internals | None:
-    """Return the line of an open connection, or None if its exchanges take the public way."""
+    """Return the internals of an open connection, or None if its exchanges take the public way."""
     parser = getattr(connection, "_parser", None)
     if parser is None or type(parser) is not _HiredisParser or connection.health_check_interval:
         return None
@@ -337,7 +336,7 @@ def internals_of(connection: Any) -> Internals | None:
 
 
 def loop_internals_of(connection: Any) -> LoopInternals | None:
-    """Return the line of an open connection of an event loop, or None if its exchanges take the public way."""
+    """Return the internals of an open connection of an event loop, or None if its exchanges take the public way."""
     at_eof = getattr(getattr(connection, "_reader", None), "at_eof", None)
     if at_eof is None:
         return None

@@ -133,7 +133,7 @@ def drive(steps: Steps[T]) -> T:
                 if isinstance(wanted, Send):
                     reply = connections.send(wanted.to, wanted.packed, wanted.replies, wanted.follow_up)
                 elif isinstance(wanted, Pause):
-                    _wait(wanted)
+                    _pause(wanted)
                 elif isinstance(wanted, CallOutside):
                     reply = wanted.function()
                 else:
@@ -162,7 +162,7 @@ async def adrive(steps: Steps[T]) -> T:
                     pool = await loop_pool(wanted.to)
                     reply = await connections.asend(pool, wanted.packed, wanted.replies, wanted.follow_up)
                 elif isinstance(wanted, Pause):
-                    await _await(wanted)
+                    await _apause(wanted)
                 elif isinstance(wanted, CallOutside):
                     reply = await sync_to_async(wanted.function)()
                 else:
@@ -207,14 +207,14 @@ def in_store(
         steps.close()
 
 
-def _wait(pause: Pause) -> None:
+def _pause(pause: Pause) -> None:
     if pause.until is None:
         time.sleep(pause.seconds)
     else:
         futures.wait([pause.until], pause.seconds)
 
 
-async def _await(pause: Pause) -> None:
+async def _apause(pause: Pause) -> None:
     if pause.until is None:
         await asyncio.sleep(pause.seconds)
     else:
@@ -254,7 +254,7 @@ class ScriptCall(Step[T]):
         tag, server = self.partition.tag, server_of(self.partition)
         if tag not in server.agreed:
             yield from agreement.agree([self.partition])
-        before = b"" if self.before is None else self.before((yield from now(self.partition)))
+        before = b"" if self.before is None else self.before((yield from current_time(self.partition)))
         follow_up = None if self.confirmation is None else partial(self.confirmation.follow_up, self.partition)
         extras = PipelineExtras(before, self.reply_count, follow_up)
         reply, replies = yield from attempts.run_script(
@@ -306,7 +306,7 @@ class Pipeline(Step[T]):
         return self.read(replies)
 
 
-def now(partition: Partition) -> Steps[int]:
+def current_time(partition: Partition) -> Steps[int]:
     """Return the time of the server that has ``partition``, in milliseconds. Ask for it where it is not known."""
     server = server_of(partition)
     known: int | None = server.clock.now()

@@ -150,7 +150,7 @@ def test_a_demoted_primary_shows_no_session_that_ended_since(own_cluster, settin
     for _ in range(200):
         assert SessionStore(session.session_key).load() == {}
     own_cluster.wait_ok()
-    assert nodes.of(keyspace().of_sid(session.sid or "").tag).connection_kwargs["port"] == replica.port
+    assert nodes.server_of_tag(keyspace().of_sid(session.sid or "").tag).connection_kwargs["port"] == replica.port
     assert faults() == []
 
 

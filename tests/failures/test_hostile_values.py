@@ -284,7 +284,7 @@ META = [b"\xff\xfe", b"x" * 100_000, b"4\nforged line", b"", b"9" * 400, b"-1"]
 @pytest.mark.parametrize("field", ["partitions", "format"])
 def test_a_meta_that_nobody_writes_is_an_outage(world, redis, put_back, caplog, field: str) -> None:
     key = world.visitor.cookies["sessionid"].value
-    metas = {keyspace().agreement.meta, *(each.meta for each in keyspace().partitions)}
+    metas = {keyspace().deciding_partition.meta, *(each.meta for each in keyspace().partitions)}
     for value in META:
         put_back()
         for name in metas:
@@ -315,7 +315,7 @@ def test_a_meta_that_nobody_writes_is_an_outage(world, redis, put_back, caplog, 
 
 @pytest.mark.parametrize(("field", "value"), [("partitions", "1024"), ("format", "4"), ("keys", "0123456789abcdef")])
 def test_a_meta_of_another_site_is_refused_as_such(world, redis, put_back, field: str, value: str) -> None:
-    for name in {keyspace().agreement.meta, *(each.meta for each in keyspace().partitions)}:
+    for name in {keyspace().deciding_partition.meta, *(each.meta for each in keyspace().partitions)}:
         redis.hset(name, field, value)
     pool().invalidate()
     with pytest.raises(ImproperlyConfigured):

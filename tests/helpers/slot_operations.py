@@ -282,7 +282,7 @@ def prolong(world: World) -> Work:
 
 def _lock(session: SessionStore) -> list[Any]:
     lock = SessionLock(session, session.sid or "", 30)
-    return [drive(lock.taking(0)), lock._hand_back().run()]
+    return [drive(lock.taking(0)), lock._unlock_call().run()]
 
 
 def _no_views() -> bool:

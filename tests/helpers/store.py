@@ -245,8 +245,8 @@ def traces(redis: redis_py.Redis, session_key: str) -> list[str]:
 
 
 def fetch(*args: Any) -> list[Any]:
-    return drive(attempts.fetch(pool().of("redsess"), "redsess", *args))
+    return drive(attempts.fetch(pool().server_of_tag("redsess"), "redsess", *args))
 
 
 async def afetch(*args: Any) -> list[Any]:
-    return await adrive(attempts.fetch(pool().of("redsess"), "redsess", *args))
+    return await adrive(attempts.fetch(pool().server_of_tag("redsess"), "redsess", *args))

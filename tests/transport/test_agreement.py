@@ -141,7 +141,7 @@ def have_an_older_store(redis: Any) -> dict[bytes, Any]:
     """Leave what an older release has left: records of which this one can read nothing."""
     partition = keyspace().partitions[0]
     meta = {"partitions": "1", "format": OLDER, "keys": fingerprints("redsess")[0]}
-    redis.hset(keyspace().agreement.meta, mapping=meta)
+    redis.hset(keyspace().deciding_partition.meta, mapping=meta)
     sid = SessionStore(KEY).sid
     redis.hset(partition.login, sid, b"2" + b"\x01" * 80)
     # Due, too many and wrong: what a cleaner would take out.
@@ -174,7 +174,7 @@ def test_an_older_release_is_refused_what_we_have_stored(redis, starts, new_sess
     starts()
     session = new_session("7", colour="blue")
     viewed.record(session, "lamp")
-    assert redis.hget(keyspace().agreement.meta, "format") == OURS.encode() == b"5"
+    assert redis.hget(keyspace().deciding_partition.meta, "format") == OURS.encode() == b"5"
     before = dump(redis)
     for way in WAYS_IN.values():
         starts(OLDER)

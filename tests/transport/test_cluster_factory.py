@@ -280,7 +280,7 @@ def test_the_end_of_a_request_leaves_the_map(cluster, settings, new_session, clo
     known = pool()
     caches["sessions"].client.get_client()
     close_caches()
-    of_this_node = known.of(keyspace().of_sid(session.sid).tag)
+    of_this_node = known.server_of_tag(keyspace().of_sid(session.sid).tag)
     assert of_this_node.idle[-1].is_clean or close
     assert pool() is known
     assert SessionStore(session.session_key)["colour"] == "blue"

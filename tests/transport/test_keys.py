@@ -31,7 +31,7 @@ def test_names_of_all_keys() -> None:
     assert partition.alive_of("sid") == "{redsess}:lock:alive:sid"
     assert partition.block_of("7:ä") == f"{partition.blocked}:7:ä" == "{redsess}:blocked:7:ä"
     assert partition.guests == "{redsess}:guests"
-    assert Keyspace("redsess", 4).agreement.meta == "{redsess}:meta"
+    assert Keyspace("redsess", 4).deciding_partition.meta == "{redsess}:meta"
     assert [partition.login for partition in Keyspace("shop", 2).partitions] == ["{shop:0}:login", "{shop:2}:login"]
 
 

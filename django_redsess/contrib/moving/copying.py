@@ -23,7 +23,7 @@ from django_redsess.session.saving import client_part
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import BUCKETS, bucket_of, bucket_of_user, is_session_key, keyspace
-from django_redsess.transport.steps import CallOutside, EndedSessions, ScriptCall, Steps, now
+from django_redsess.transport.steps import CallOutside, EndedSessions, ScriptCall, Steps, current_time
 
 BEGAN_KEY = "_redsess_began"
 """Where the data of a session that is used in the other store have the time at which it began, in milliseconds."""
@@ -86,7 +86,7 @@ class Copy(NamedTuple):
 def copy_session(session: SessionStore, sid: str, found: Row, sid_there: str) -> Steps[str]:
     """Copy the session ``found`` here, under this ``sid``, and return how that went: see :func:`copy_call`."""
     partition = keyspace().of_sid(sid)
-    at = yield from now(partition)
+    at = yield from current_time(partition)
     data = serialized(session.serializer, found.data)
     while True:
         made = build_copy(session, found, data, at)

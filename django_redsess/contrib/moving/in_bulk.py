@@ -35,7 +35,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport import packing
 from django_redsess.transport.keys import bucket_of, keyspace, sid_of
 from django_redsess.transport.partitions import ask_each, together
-from django_redsess.transport.steps import ScriptCall, drive, now
+from django_redsess.transport.steps import ScriptCall, current_time, drive
 
 
 class PageResult(NamedTuple):
@@ -344,7 +344,7 @@ def _prepare_move(session: SessionStore, name: str, read: Row) -> _Session:
 
 def _prepare_copy(session: SessionStore, moving: _Session) -> ScriptCall[tuple[str, int]] | None:
     partition = keyspace().of_sid(moving.sid)
-    at = drive(now(partition))
+    at = drive(current_time(partition))
     made = build_copy(session, moving.row, serialized(session.serializer, moving.row.data), at)
     return copy_call(moving.sid, made, at, moving.sid_there) if made.due > at else None
 

@@ -47,7 +47,7 @@ def traces_of(sid: str) -> Steps[Traces]:
 def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Steps[bool]:
     """Mark the session ``sid``, unless it is marked. True if it was not. ``deadline`` is that in the other store."""
     partition = keyspace().of_sid(sid)
-    packed = pack_mark(sid, deadline, mark, (yield from steps.now(partition)))
+    packed = pack_mark(sid, deadline, mark, (yield from steps.current_time(partition)))
     [reply] = yield from Pipeline(partition, "mark", packed, 1, list)
     return reply is not None
 

@@ -247,7 +247,7 @@ def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redi
         pool().invalidate()
     key = in_own_store("7")
     with using(the_store_before()):
-        redis.hset(keyspace().agreement.meta, field, value)
+        redis.hset(keyspace().deciding_partition.meta, field, value)
         for partition in keyspace().partitions:
             redis.hset(partition.meta, field, value)
     before = dump(redis)

@@ -26,7 +26,7 @@ from django_redsess.contrib.moving.sources.base import KEY_MAX, PAGE, Row, Sourc
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.client import Client
 from django_redsess.transport.keys import is_session_key, keyspace, sid_of
-from django_redsess.transport.steps import drive, now
+from django_redsess.transport.steps import current_time, drive
 
 FOR_EVER = -1
 """What PTTL replies for a name without an end."""
@@ -125,7 +125,7 @@ def now_here(key: str = "") -> int:
     """
     space = keyspace()
     partition = space.of_sid(sid_of(key)) if is_session_key(key) else space.partitions[0]
-    return drive(now(partition))
+    return drive(current_time(partition))
 
 
 def _row_with_ttl(key: str, data: dict[str, Any], left: int) -> Row | None:
