@@ -215,9 +215,9 @@ def _deactivate(access: Access, form: EndForm) -> HttpResponse:
         raise PermissionDenied
     if not data["is_confirmed"]:
         return ask_to_deactivate(access, user, data)
-    ended, replicas, is_outage = deactivate_user(access.request, user, data["message"], data["note"])
+    ended = deactivate_user(access.request, user, data["message"], data["note"])
     name = pages.name_html(str(user))
-    if is_outage:
+    if ended.is_outage:
         text = gettext(
             "The account of %(user)s was deactivated: nobody can sign in with it. But its sessions could not "
             "be ended, because the server of the sessions does not answer. Look again in a while."
@@ -225,7 +225,7 @@ def _deactivate(access: Access, form: EndForm) -> HttpResponse:
         return render_question(access, {"outage": pages.fill_html(text, user=name)})
     text = gettext("The account of %(user)s was deactivated.")
     messages.success(access.request, pages.fill_html(text, user=name))
-    _report_ended(access, ended_text(ended), replicas)
+    _report_ended(access, ended_text(ended.sessions), ended.confirmed_by)
     return redirect_back(access)
 
 

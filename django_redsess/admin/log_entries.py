@@ -20,17 +20,17 @@ from django_redsess.online.labels import printable
 from django_redsess.querysets import users_by_id
 from django_redsess.signals import AdministratorActions, EndedSession, collect_actions
 
-LINES_MAX = 1000
+ENTRIES_MAX = 1000
 """Up to so many users of a request get an entry each. For more users, the list gets an entry per thousand users."""
 
-IDS_IN_LINE = 1000
+IDS_IN_ENTRY = 1000
 
 
 def make_entry(request: HttpRequest, model: type[Model], object_id: str | None, name: object, text: str) -> LogEntry:
     """
-    Return a line, not yet saved, for the history of an object of ``model``.
+    Return an entry, not yet saved, for the history of an object of ``model``.
 
-    ``object_id`` None stands for the history of the whole list. ``name`` is the object's name in the line.
+    ``object_id`` None stands for the history of the whole list. ``name`` is the object's name in the entry.
     """
     return LogEntry(
         user_id=request.user.pk,  # type: ignore[misc]  # somebody is signed in here
@@ -47,17 +47,17 @@ def make_entry(request: HttpRequest, model: type[Model], object_id: str | None, 
 
 def save_deactivation(request: HttpRequest, user: Model, message: str, note: str = "") -> None:
     """Save in the user's history that ``request`` has deactivated the account."""
-    said = make_entry(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
-    _add_words(said, message, note)
-    said.save()
+    entry = make_entry(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
+    _add_words(entry, message, note)
+    entry.save()
 
 
 def save_block(request: HttpRequest, user: Model, until: datetime, message: str, note: str = "") -> None:
     """Save in the user's history that ``request`` has blocked the user."""
     text = gettext("Blocked until %(time)s.") % {"time": labels.exactly(until)}
-    said = make_entry(request, get_user_model(), str(user.pk), user, text)
-    _add_words(said, message, note)
-    said.save()
+    entry = make_entry(request, get_user_model(), str(user.pk), user, text)
+    _add_words(entry, message, note)
+    entry.save()
 
 
 def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
@@ -89,55 +89,55 @@ def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str,
     # A forged record may have any text as its user id.
     users = Counter(printable(session.user_id) for session in ended)
     guests = users.pop("", 0)
-    lines = []
+    entries = []
     if guests:
         text = ngettext("Ended %(count)d session of a guest.", "Ended %(count)d sessions of guests.", guests)
-        lines.append(_line_of_list(request, text % {"count": guests}))
-    lines += _lines_of_many(request, users) if len(users) > LINES_MAX else _lines_of_users(request, users)
-    for each in lines:
+        entries.append(_list_entry(request, text % {"count": guests}))
+    entries += _list_entries(request, users) if len(users) > ENTRIES_MAX else _user_entries(request, users)
+    for each in entries:
         _add_words(each, message, note)
-    LogEntry.objects.bulk_create(lines)
+    LogEntry.objects.bulk_create(entries)
 
 
 def save_export(request: HttpRequest, count: int, file_format: str, query: str) -> None:
     """Save in the history of the list that ``request`` has exported ``count`` sessions, with its query string."""
     text = ngettext("Exported %(count)d session as %(format)s.", "Exported %(count)d sessions as %(format)s.", count)
-    save_line_of_list(request, OnlineSession, text % {"count": count, "format": file_format.upper()}, query)
+    save_list_entry(request, OnlineSession, text % {"count": count, "format": file_format.upper()}, query)
 
 
-def save_line_of_list(request: HttpRequest, model: type[Model], text: str, query: str) -> None:
+def save_list_entry(request: HttpRequest, model: type[Model], text: str, query: str) -> None:
     """Save ``text`` in the history of the list of ``model``, with the query string ``query``."""
     if query:
         text += " " + gettext("Query: %s") % printable(query)
     make_entry(request, model, None, model._meta.verbose_name_plural, text).save()
 
 
-def _add_words(said: LogEntry, message: str, note: str) -> None:
+def _add_words(entry: LogEntry, message: str, note: str) -> None:
     words = [gettext("Message: %s") % message] if message else []
     if note:
         words.append(gettext("Internal note: %s") % note)
-    said.change_message = " ".join(filter(None, (said.change_message, " · ".join(words))))
+    entry.change_message = " ".join(filter(None, (entry.change_message, " · ".join(words))))
 
 
-def _lines_of_users(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:
+def _user_entries(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:
     users = users_by_id(set(counts))
-    lines = []
+    entries = []
     for user_id, count in counts.items():
         text = ngettext("Ended %(count)d session.", "Ended %(count)d sessions.", count) % {"count": count}
-        lines.append(make_entry(request, get_user_model(), user_id, users.get(user_id, user_id), text))
-    return lines
+        entries.append(make_entry(request, get_user_model(), user_id, users.get(user_id, user_id), text))
+    return entries
 
 
-def _lines_of_many(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:
+def _list_entries(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEntry]:
     text = gettext("Ended sessions: %(count)d, of users: %(users)d. Ids of users: %(ids)s.")
     user_ids = list(counts)
-    lines = []
-    for start in range(0, len(user_ids), IDS_IN_LINE):
-        some = user_ids[start : start + IDS_IN_LINE]
+    entries = []
+    for start in range(0, len(user_ids), IDS_IN_ENTRY):
+        some = user_ids[start : start + IDS_IN_ENTRY]
         count = sum(counts[user_id] for user_id in some)
-        lines.append(_line_of_list(request, text % {"count": count, "users": len(some), "ids": ", ".join(some)}))
-    return lines
+        entries.append(_list_entry(request, text % {"count": count, "users": len(some), "ids": ", ".join(some)}))
+    return entries
 
 
-def _line_of_list(request: HttpRequest, text: str) -> LogEntry:
+def _list_entry(request: HttpRequest, text: str) -> LogEntry:
     return make_entry(request, OnlineSession, None, OnlineSession._meta.verbose_name_plural, text)

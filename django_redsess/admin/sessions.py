@@ -224,7 +224,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
             "absent_users": self.absent_users(request, changelist),
             "may_see_users": users_admin(request, self.admin_site) is not None,
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
-            **self._ends(request, changelist),
+            **self._end_links(request, changelist),
         }
 
     def _title(self, changelist: ChangeList, now: Present | None) -> str:
@@ -240,7 +240,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         active = now.active if now and is_of_all else None
         return counts_heading(count, sessions.active().count() if active is None else active)
 
-    def _ends(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
+    def _end_links(self, request: HttpRequest, changelist: ChangeList) -> dict[str, str]:
         # Links below the list, or the permission that the administrator lacks.
         if not self.has_end_permission(request):
             return {"missing": pages.missing_permission("end_onlinesession")}
@@ -390,7 +390,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         every, listed = OnlineSession.online.all(), Access(self, request).sessions()
         if len(users) > ABSENT_MAX or listed.sids is not None or listed.session_filter != every.session_filter:
             return []
-        return [self._absent(request, user) for user in users if not every.of_users([user_id_of(user)]).exists()]
+        return [self._absent_user(request, user) for user in users if not every.of_users([user_id_of(user)]).exists()]
 
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
@@ -432,7 +432,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         messages.info(request, text % {"term": Truncator(term).chars(60)})
         return query
 
-    def _absent(self, request: HttpRequest, user: Any) -> dict[str, Any]:
+    def _absent_user(self, request: HttpRequest, user: Any) -> dict[str, Any]:
         access, user_id = Access(self, request), user_id_of(user)
         is_active, deactivate_url, block_url = getattr(user, "is_active", True), "", ""
         ask_url = pages.end_url(request, self.admin_site, query=pages.users_query([user_id]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote
@@ -146,19 +146,26 @@ def limit_of_user(request: HttpRequest, site: AdminSite, user_id: str) -> str:
     return user_limit.describe(visible_users(request, site, {user_id}).get(user_id))
 
 
-AllEnded = tuple[list[EndedSession], int | None, bool]
+class DeactivationEnds(NamedTuple):
+    """
+    The ``sessions`` that have ended with a deactivation.
+
+    ``confirmed_by`` is the least number of replicas that have confirmed, or None. ``is_outage``: an outage has left
+    other sessions.
+    """
+
+    sessions: list[EndedSession]
+    confirmed_by: int | None
+    is_outage: bool
 
 
-def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) -> AllEnded:
+def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) -> DeactivationEnds:
     """
     Deactivate ``user``, then end all sessions of the user.
 
     ``message`` is shown on the devices of the user. ``note`` is saved in the user's history only.
-
-    Return the sessions that have ended, the least number of replicas that have confirmed (or None), and whether
-    sessions are left because of an outage.
     """
-    using, done = router.db_for_write(type(user), instance=user), list[AllEnded]()
+    using, done = router.db_for_write(type(user), instance=user), list[DeactivationEnds]()
 
     def end_after_commit() -> None:
         done.append(_end_user_sessions(request, user_id_of(user), message, note))
@@ -176,8 +183,8 @@ def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) ->
     return done[0]
 
 
-def _end_user_sessions(request: HttpRequest, user_id: str, message: str, note: str) -> AllEnded:
+def _end_user_sessions(request: HttpRequest, user_id: str, message: str, note: str) -> DeactivationEnds:
     work = BulkEnding(SessionFilter((user_id,)), message=message)
     with log_entries.saving_ends(request, message, note) as done, suppress(SessionStoreUnavailable):
         work.end_within()
-    return done.kicked, work.confirmed_by, not work.done
+    return DeactivationEnds(done.kicked, work.confirmed_by, not work.done)

@@ -144,7 +144,7 @@ class PopularItemAdmin(ListAdmin):
         finally:
             # Also in an outage half-way.
             done = {item: count for item, count in counts.items() if count}
-            self._log(request, done)
+            self._save_entries(request, done)
         if not done:
             return self._nothing_to_reset(request)
         text = ngettext("%(count)s item was reset (%(views)s).", "%(count)s items were reset (%(views)s).", len(done))
@@ -167,13 +167,13 @@ class PopularItemAdmin(ListAdmin):
         messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views_text(count)})
         return self.redirect_to_list()
 
-    def _log(self, request: HttpRequest, counts: Mapping[str, int]) -> None:
-        lines = []
+    def _save_entries(self, request: HttpRequest, counts: Mapping[str, int]) -> None:
+        entries = []
         for item, count in counts.items():
             text = ngettext("Reset %(count)d view.", "Reset %(count)d views.", count) % {"count": count}
             # Some databases refuse control characters.
-            lines.append(log_entries.make_entry(request, PopularItem, visible(item), visible(item), text))
-        LogEntry.objects.bulk_create(lines)
+            entries.append(log_entries.make_entry(request, PopularItem, visible(item), visible(item), text))
+        LogEntry.objects.bulk_create(entries)
 
     def _nothing_to_reset(self, request: HttpRequest) -> HttpResponse:
         messages.warning(request, gettext("There are no views here to reset."))

@@ -432,7 +432,7 @@ def test_each_user_has_a_line_of_history_and_guests_one(admin_client, admin_user
 
 @pytest.mark.parametrize("listed", [False, True], ids=["named", "listed"])
 def test_more_users_than_history_has_lines_for_share_one(admin_client, sids, new_session, monkeypatch, listed) -> None:
-    monkeypatch.setattr(log_entries, "LINES_MAX", 3)
+    monkeypatch.setattr(log_entries, "ENTRIES_MAX", 3)
     new = [new_session(str(User.objects.create_user(f"more{number}").pk)).sid for number in range(2)]
     response = admin_client.get(CONFIRM) if listed else select(admin_client, *sids.values(), *new)
     answer(admin_client, response, message="Closing time")

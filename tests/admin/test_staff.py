@@ -154,7 +154,7 @@ def test_no_form_keeps_names_out_of_the_history(client, users, sids, query: str)
 
 def test_each_request_of_an_ending_names_its_users(client, redis, monkeypatch, users, sids) -> None:
     monkeypatch.setattr(ending, "END_MAX", 250)
-    monkeypatch.setattr(log_entries, "LINES_MAX", 100)
+    monkeypatch.setattr(log_entries, "ENTRIES_MAX", 100)
     fill(redis, 250, viewed=0)
     staff(client, VIEW, END, END_ALL)
     response = answer(client, client.get(CONFIRM))

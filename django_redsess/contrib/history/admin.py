@@ -21,9 +21,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
-from django_redsess.admin import export, pages
+from django_redsess.admin import export, log_entries, pages
 from django_redsess.admin import filters as shared_filters
-from django_redsess.admin import log_entries as lines
 from django_redsess.admin.access import Access, access_to_sessions, named_users, visible_users
 from django_redsess.admin.question import ask_before_end
 from django_redsess.admin.sessions import SEARCH_MAX
@@ -213,7 +212,7 @@ class SignInAdmin(pages.ListAdmin):
             return HttpResponseBadRequest()
         # Written before the first byte is sent: an aborted download may have part of the data.
         text = gettext("Exported sign-ins as %(format)s.") % {"format": file_format.upper()}
-        lines.save_line_of_list(request, SignIn, text, export.query_text(request))
+        log_entries.save_list_entry(request, SignIn, text, export.query_text(request))
         content = export.Content("sign_ins", fields.SIGN_IN, self._export_batches(request, listed.queryset), {})
         return export.file_response(request, "sign-ins-{}", file_format, content)
 
