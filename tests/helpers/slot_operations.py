@@ -412,7 +412,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "rank": lambda: viewed.rank(1),
         "items to move": lambda: len(reading.read_viewed_items(sid).run()),
         "backlog": lambda: [call.run() for call in cleaning.backlogs_by_partition()],
-        "next deadline": lambda: [call.run() is None for call in cleaning.next_deadline()],
+        "next deadline": lambda: [call.run() is None for call in cleaning.deadlines_by_partition()],
         "check": faults,
         "gone": lambda: SessionStore(world.ended.session_key).exists(world.ended.session_key),
     }
