@@ -14,7 +14,7 @@ help:  ## Show what can be made
 demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, PARTITIONS=1, LIMIT_POLICY=end_oldest, CLUSTER=3 for a cluster, HISTORY=0 without the app of sign-ins, MOVE=db to see sessions move, CLICKS=0 without clicks of shoppers, REDIS_URL= for a server of yours)
 	@PORT=$(PORT) $(BIN)/python -m testproject.demo
 
-test: .venv/installed-test  ## Run the tests to run before each change, in about eight minutes (ARGS="-n 0 tests/admin/test_sessions.py": some, one by one)
+test: .venv/installed-test  ## Run the tests to run before each change, in under three minutes (ARGS="-n 0 tests/admin/test_sessions.py": some, one by one)
 	@$(BIN)/pytest $(TOGETHER) -m "not slow" --hypothesis-profile=short $(ARGS)
 
 test-all: .venv/installed-test  ## Run all tests: the slow ones, browsers and a second kind of server too
