@@ -1,4 +1,4 @@
-"""System checks of the admin, for sites that have the JSON API: it asks the admin whom it lets in, and no more."""
+"""System checks of the admin, for sites that have the JSON API, which asks the admin for permissions only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RULES_OF_USERS = ("get_queryset", "has_view_permission", "has_change_permission"
 
 @checks.register(checks.Tags.urls)
 def check_admin_of_api(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn if no admin says who may use the JSON API for everyone's sessions, or if it has rules that are not asked."""
+    """Warn if no admin says who may use the JSON API for all users, or if the API ignores rules of the admin."""
     if not apps.is_installed("django.contrib.admin"):
         return []
     try:
@@ -45,7 +45,7 @@ def check_admin_of_api(**kwargs: Any) -> list[checks.CheckMessage]:
             "API is for users' own sessions only, silence this check."
         )
         return [problem("W110", message, hint)]
-    # A wrong PERMISSIONS is reported by itself. Whoever has set it has thought of the rules.
+    # check_settings() reports a wrong PERMISSIONS. A site that has set it has its rules there.
     return [] if check_settings() or Conf.PERMISSIONS.default != conf.PERMISSIONS else _rules_of_pages()
 
 

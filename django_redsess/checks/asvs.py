@@ -32,14 +32,14 @@ def _how_to_silence(number: str) -> str:
 
 @checks.register(checks.Tags.security, deploy=True)
 def check_level_two(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of each setting that is missing for level 2, and with the profile "strict" of those of the cookie."""
+    """Warn of each setting that is missing for level 2, and with the profile "strict" of the cookie's settings, too."""
     if not is_in_use() or not isinstance(getattr(settings, "REDSESS", {}), Mapping):
         return []
     return [*_find_timeouts(), *_find_limit(), *_find_switches(), *(_find_cookie() if conf.PROFILE == "strict" else ())]
 
 
 def _find_timeouts() -> Iterator[checks.CheckMessage]:
-    # Both count from the last active request, as an idle time-out does.
+    # Either restarts the session's age at each active request, as an idle time-out does.
     counts_from_use = conf.SLIDING is True or settings.SESSION_SAVE_EVERY_REQUEST
     if conf.IDLE_TIMEOUT is None and not counts_from_use:
         message = (
@@ -58,7 +58,7 @@ def _find_timeouts() -> Iterator[checks.CheckMessage]:
 
 
 def _find_limit() -> Iterator[checks.CheckMessage]:
-    # Nobody notices a stolen password that opens session after session.
+    # With a stolen password, anybody could open any number of sessions unnoticed.
     if conf.MAX_SESSIONS_PER_USER is None:
         message = (
             f"{user_limit.MAXIMUM} is not set: a user may have as many sessions as USER_SESSIONS_CEILING allows "

@@ -60,7 +60,7 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
         return [problem("E053", message, hint_for_django_redis(TO_SENTINELS))]
     try:
         pool = connections.pool().any_node()
-        # This does not connect, but raises an error for an unknown option.
+        # This does not connect. It raises an error for an unknown option.
         pool.connection_class(**pool.connection_kwargs)
     except caches.UnfitEntry as unfit:
         return [problem(NUMBERS_OF_UNFIT[unfit.about], f"{unfit}", unfit.hint)]
@@ -94,7 +94,7 @@ def _name_of_options() -> str:
 
 @checks.register(checks.Tags.caches)
 def check_locations(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a LOCATION of several servers: only a cluster's factory takes all of them."""
+    """Warn of a LOCATION that names several servers: only a cluster's factory uses all of them."""
     pool = pools_by_role().get(SERVER)
     if pool is None or pool.cluster is not None or pool.is_behind_sentinel:
         return []
@@ -146,7 +146,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
         if whose == SENTINELS:
             add = ADD_TO_SENTINELS
         elif _backend_of_sessions() is not caches.DJANGO_REDIS:
-            # With nothing said they are set.
+            # Other backends get a default from this app.
             named = " and ".join(missing)
             add = f"Remove {named} from {_name_of_options()}, or set 0.5 there: the default for sessions is 0.5."
         message = f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}."
@@ -156,7 +156,7 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.caches)
 def check_pool_timeout(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of a pool in which requests wait longer for a connection than for an answer of the server."""
+    """Warn if requests wait longer for a free connection than for an answer of the server."""
     pool = pools_by_role().get(SERVER)
     if pool is None:
         return []
@@ -190,14 +190,14 @@ def check_retries(**kwargs: Any) -> list[checks.CheckMessage]:
 
 @checks.register(checks.Tags.caches)
 def check_event_loops(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of connections that can be made in threads only, and of options that event loops do without."""
+    """Warn of connection classes that work in threads only, and of options that event loops ignore."""
     return [each for whose, pool in pools_by_role().items() for each in _find_lost_in_event_loops(whose, pool)]
 
 
 def _find_lost_in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMessage]:
     try:
         pool.connection_class(**pool.connection_kwargs)
-    except Exception:  # What threads can't use either is E004.
+    except Exception:  # Threads can't use it either: that is E004.
         return
     try:
         counterpart = sources.class_like(pool.connection_class)
@@ -220,7 +220,7 @@ def _find_lost_in_event_loops(whose: str, pool: Any) -> Iterator[checks.CheckMes
 
 
 def may_ask_server() -> bool:
-    """Tell whether checks may ask the server. Without time-outs, one that does not answer would hold up manage.py."""
+    """Tell whether checks may ask the server. Without time-outs, a silent server would hold up manage.py."""
     found = pools_by_role()
     if not found or any(_missing_timeouts(pool) or _has_retries(pool) for pool in found.values()):
         return False
@@ -235,7 +235,7 @@ def may_ask_server() -> bool:
 
 
 def name_of_cache() -> str:
-    """Return what messages call the cache alias of the sessions."""
+    """Return the name of the entry of the sessions, for messages."""
     return f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]"
 
 
@@ -243,7 +243,7 @@ def pools_by_role() -> dict[str, Any]:
     """
     Return a pool of ``SERVER``, and behind Sentinel one of ``SENTINELS``, without opening a connection.
 
-    It is empty if they can't be made, which is E004. All nodes have the same options, and so have all sentinels.
+    The dict is empty if no pool can be made, which is E004. All nodes have the same options, and so have all sentinels.
     """
     if not is_in_use():
         return {}
@@ -270,7 +270,7 @@ def _has_retries(pool: Any) -> bool:
 
 
 def _fault_of_url(url: object, backend: caches.Backend) -> str:
-    """Say what is wrong with ``url``, without quoting it: any part may be of the password."""
+    """Say what is wrong with ``url``. Never quote it: any part may belong to the password."""
     if not isinstance(url, str):
         return "is missing, or not a string"
     if not url.startswith(caches.SCHEMES):

@@ -1,4 +1,4 @@
-"""System checks of a cluster: its nodes have to fit PARTITIONS, and one another."""
+"""System checks of a cluster: do its nodes fit PARTITIONS, and one another?"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NodeState(NamedTuple):
 
 @checks.register(ASKS_SERVER)
 def check_cluster_database(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Warn of another database than 0, unless the cluster has it: most have no other."""
+    """Warn of another database than 0, unless the cluster has it. Most clusters have database 0 only."""
     node = pools_by_role().get(SERVER)
     if node is None or node.cluster is None:
         return []
@@ -73,7 +73,7 @@ def check_cluster(**kwargs: Any) -> list[checks.CheckMessage]:
         return _find_why_unknown(cluster)
     try:
         nodes = [each for pool in all_server_pools() if (each := _ask_node(pool))]
-    except RedisError:  # They do not run any more.
+    except RedisError:  # The nodes do not run any more.
         return []
     return [
         *_find_too_few_partitions(len(primaries)),
@@ -113,7 +113,7 @@ def _ask_node(pool: Any) -> NodeState | None:
     if isinstance(time, ResponseError):
         return None
     ahead = Clock().learn(time) - monotonic() * 1000
-    # Managed services refuse CONFIG. What a setting is, is not known then.
+    # Managed services refuse CONFIG. The settings are unknown then.
     config = {} if isinstance(config, ResponseError) else as_dict(config)
     return NodeState(node_name(pool), config, ahead, round_trip)
 
@@ -156,7 +156,7 @@ def _find_clocks_apart(nodes: list[NodeState]) -> list[checks.CheckMessage]:
         return []
     first, last = (chosen(nodes, key=lambda each: each.ahead) for chosen in (min, max))
     apart = last.ahead - first.ahead
-    # A reply may be as old as it took to come.
+    # A reply may be as old as its round trip.
     if apart - max(first.round_trip, last.round_trip) <= TOLERATED_MS:
         return []
     message = f"Clocks in the cluster are {apart / 1000:.0f} seconds apart: {last.name} is ahead of {first.name}."

@@ -16,8 +16,8 @@ from django_redsess.session.encryption import aesgcm, is_secret_key, weaknesses
 
 @checks.register(checks.Tags.security)
 def check_encryption(**kwargs: Any) -> list[checks.CheckMessage]:
-    """Require what ENCRYPT needs. Warn of weak ENCRYPTION_KEYS, and of those that are Django's SECRET_KEY."""
-    # What check_settings() refuses is told once.
+    """Require the package that ENCRYPT needs. Warn of ENCRYPTION_KEYS that are weak, or Django's SECRET_KEY."""
+    # check_settings() has reported a wrong type.
     if not isinstance(getattr(settings, "REDSESS", {}), Mapping) or not _is_right(Conf.ENCRYPTION_KEYS):
         return []
     found = []

@@ -55,7 +55,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
     from django.contrib.sessions.models import Session
 
     with suppress(DatabaseError, SessionStoreUnavailable):  # The table may not be there.
-        # In this order: without rows, nothing is sent, and nothing agreed about the store.
+        # Rows first: without rows nothing is sent, and the site and its store agree on nothing.
         was_moved = Session.objects.exists() and seconds_since_first_move() is not None
         if was_moved and Session.objects.filter(expire_date__gt=to_column(time_of(reading.read_time().run()))).exists():
             message = "Sessions were moved here, but their rows are still in the table of Django's sessions."
@@ -70,7 +70,7 @@ def check_rows(databases: Sequence[str] | None = None, **kwargs: Any) -> list[ch
 
 def seconds_since_first_move() -> float | None:
     """Return how long ago, by its server's clock, the first session was moved; None if none was, or in an outage."""
-    # Other checks report what is wrong with the server. Another program may have stored any text as a number.
+    # Other checks report a server that fails. Another program may have stored any text as the number.
     with suppress(SessionStoreUnavailable, RedisError, ImproperlyConfigured, ValueError):
         partitions, now = keyspace().partitions, dict[int, int]()
 

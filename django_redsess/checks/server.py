@@ -48,7 +48,7 @@ def check_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse PARTITIONS, a SECRET_KEY or a release that do not suit the store: every request would fail."""
     if not may_ask_server():
         return []
-    # What does not answer, or refuses, is told by check_server.
+    # check_server reports a server that does not answer or refuses.
     with suppress(RedisError, OSError):
         space = keyspace()
         connections.pool().nodes()
@@ -73,7 +73,7 @@ def check_snapshots(**kwargs: Any) -> list[checks.CheckMessage]:
 
 def _ask_each_server(ask_server: Callable[[Any], Iterable[checks.CheckMessage]]) -> list[checks.CheckMessage]:
     found: dict[tuple[str, str, str | None], tuple[checks.CheckMessage, list[str]]] = {}
-    with suppress(RedisError):  # No node of a cluster tells the others. check_cluster says why.
+    with suppress(RedisError):  # No node of a cluster names the others. check_cluster says why.
         for pool in all_server_pools() if may_ask_server() else []:
             for message in ask_server(pool):
                 key = str(message.id), message.msg, message.hint
@@ -157,7 +157,7 @@ def _find_eviction(pool: Any) -> list[checks.CheckMessage]:
 
 
 def _find_lost_blocks(pool: Any) -> list[checks.CheckMessage]:
-    # In a cluster a replica takes over, which has all that the node has forgotten.
+    # In a cluster, a replica takes over, which still has the blocks.
     if pool.cluster is not None or apps.is_installed("django_redsess.contrib.history"):
         return []
     names = [each.blocked for each in keyspace().partitions]
@@ -198,7 +198,7 @@ def all_server_pools() -> list[Pool]:
     Return the pools of all servers that hold the sessions, or will after a failover.
 
     That is the only server, or the primaries of the cluster and their replicas. Raises redis-py's ConnectionError if no
-    node of the cluster tells the others.
+    node of the cluster names the others.
     """
     cluster = connections.pool()
     primaries = cluster.nodes()
@@ -221,9 +221,9 @@ def node_name(pool: Any) -> str:
 
 def read_hello(pool: Any) -> dict[str, str]:
     """
-    Return what the server tells of itself: ``version``, and as ``mode`` standalone, cluster or sentinel.
+    Return the server's reply to HELLO: ``version``, and as ``mode`` standalone, cluster or sentinel.
 
-    It is empty if it tells nothing. HELLO tells it, which needs no permission. Raises redis-py's ConnectionError or
+    The dict is empty if the server refuses. HELLO needs no permission. Raises redis-py's ConnectionError or
     TimeoutError if the server does not answer, and its AuthenticationError.
     """
     # A connection of its own: a cluster refuses all databases but the first, which the pool may not use.
@@ -245,7 +245,7 @@ def as_dict(reply: Any) -> dict[str, str]:
 
 
 def why_unusable(pool: Any, error: Exception) -> checks.CheckMessage:
-    """Tell why the server of this pool answers ``error`` to all that is asked, or does not answer."""
+    """Say why the server of this pool answers each command with ``error``, or does not answer."""
     if isinstance(error, InvalidResponse):
         message = "The server that holds the sessions can't be reached: another kind of server answers there."
         return problem("W050", message, f"Change host and port in LOCATION of {name_of_cache()}.")
@@ -278,7 +278,7 @@ def _what_to_change(pool: Any, error: Exception) -> str:
 
 
 def _speaks_without_tls(pool: Any) -> bool:
-    """Tell whether the server answers in plain text. Nothing secret is sent."""
+    """Tell whether the server answers without TLS. Nothing secret is sent."""
     options = pool.connection_kwargs
     try:
         # Behind Sentinel, the address is not among the options.
@@ -291,7 +291,7 @@ def _speaks_without_tls(pool: Any) -> bool:
 
 
 def why_unfit(hello: dict[str, str]) -> checks.CheckMessage | None:
-    """Tell why a server that answered HELLO with these fields can't keep sessions; None if it can."""
+    """Say why a server that answered HELLO with these fields can't keep sessions. None if it can."""
     if hello.get("mode") == "sentinel":
         message = f"The server of {name_of_cache()} is a sentinel, which keeps no sessions."
         return problem("W054", message, hint_for_django_redis(TO_SENTINELS))
@@ -306,7 +306,7 @@ def why_unfit(hello: dict[str, str]) -> checks.CheckMessage | None:
 @checks.register(ASKS_SERVER)
 def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if a master behind Sentinel goes on writing after its replicas have left it."""
-    # Without time-outs, a server that does not answer would hold up manage.py.
+    # Without time-outs, a silent server would hold up manage.py.
     if not is_in_use() or check_timeouts() or check_retries():
         return []
     try:
@@ -316,7 +316,7 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
         told = force_str(attempts.ask_server(pool, "INFO", "replication"))
     except Exception:  # Not known: the server may not run now, or refuse INFO. A wrong entry of CACHES is E004.
         return []
-    # The server counts good replicas only if it minds how many there are.
+    # The server counts good replicas only if min-replicas-to-write is set.
     if not re.search(r"connected_slaves:[1-9]", told) or "min_slaves_good_slaves:" in told:
         return []
     message = "The master of the sessions has replicas, and goes on writing without them (min-replicas-to-write 0)."

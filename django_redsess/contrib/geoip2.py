@@ -26,7 +26,7 @@ def places(addresses: Sequence[str]) -> dict[str, str]:
     database = _database(getattr(settings, "GEOIP_PATH", None))
     places_of = {}
     for address in addresses:
-        # Django would ask the DNS for a text that is no address.
+        # GeoIP2 would look up any other text in the DNS.
         with suppress(ValueError, AddressNotFoundError):
             if ip_address(address).is_global:
                 found: Any = database.city(address) if database.is_city else database.country(address)

@@ -174,7 +174,7 @@ def test_a_user_who_may_do_what_the_hint_says_can_do_all(set_user, server, parti
     for option in ("--dry-run", "--check", "--repair", "--max-sessions=1"):
         call_command("cleansessions", option, verbosity=0)
     with closing(WakeUpSleeper(keyspace().partitions)) as waker, closing(socket.socket()) as nothing:
-        waker.wait(0.01, until=nothing)
+        waker.sleep(0.01, until=nothing)
     cleaning.take_sample()
     online.history()
     call_command("cleanviewed", limit=1, verbosity=0)

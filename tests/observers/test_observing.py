@@ -355,7 +355,7 @@ def test_the_wait_of_the_cleaner_is_told(redis, notes) -> None:
     ringing = threading.Timer(0.2, redis.rpush, (keyspace().partitions[0].wake, "1"))
     ringing.start()
     with readable, other:
-        waker.wait(30, until=readable)
+        waker.sleep(30, until=readable)
     waker.close()
     ringing.join()
     [(name, _, seconds, error)] = notes.operations

@@ -1,4 +1,4 @@
-"""What a session's data become that another engine has pickled: JSON can't keep all of it."""
+"""The data of sessions that another engine has pickled: JSON can't keep all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_movable(row: Any) -> bool:
     try:
         check_depth(row.data)
         deadline = 0 if row.deadline is None else row.deadline
-        # Else the server's numbers do not hold it.
+        # The server's numbers can't hold more.
         fits = len(user_of(row.data).encode()) <= USER_ID_MAX and 0 <= deadline <= DEADLINE_MAX * 1000
         return fits and isinstance(row.data, dict)
     except Exception:  # What was pickled may be anything.
@@ -68,7 +68,7 @@ def _log_value_once(key: str, what: str) -> None:
 
 
 LATE_SECONDS = 300
-"""A request of step 1 may save the row of a session that has been moved since it began. None takes longer than this."""
+"""A request of step 1 may save the row of a session that was moved meanwhile. No request takes longer than this."""
 
 
 def log_if_saved_late(data: dict[str, Any], deadline_ms: int | None, mark: str) -> None:
@@ -99,5 +99,5 @@ def _log_release_before() -> None:
 
 @lru_cache(maxsize=10_000)
 def log_unusable_sid(sid: str, why: str) -> None:
-    """Do as :func:`log_unmovable` does, for a session whose sid is known."""
+    """Log once that the session ``sid`` of the other store can't be used here, and ``why``."""
     logger.warning("Session %s of the other store can't be used here: %s.", sid, why)

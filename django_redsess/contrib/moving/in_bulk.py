@@ -74,8 +74,8 @@ def move_rows(after: str = "", *, dry_run: bool = False, begun: set[str] | None 
 
     It can be stopped and run again at any time, twice at once, and beside the site's traffic. MAX_SESSIONS holds.
     ``dry_run`` only counts. Raises SessionStoreUnavailable in an outage of either store. Then ``begun`` has the keys of
-    the page that the outage has cut in two. Who gives them to the next call has those that were moved counted as
-    moved, once.
+    the page that the outage has cut in two. Give them to the next call: it counts those that were moved as moved,
+    once.
     """
     begun = set() if begun is None else begun
     for page in _row_pages(after):
@@ -97,7 +97,7 @@ def delete_moved_rows(after: str = "") -> Iterator[PageResult]:
     """
     Delete the rows of sessions that are or have been here. Yield what became of each page.
 
-    The key in such a row is a valid cookie, for whoever reads the other store or a backup of it.
+    The key in such a row is a valid cookie: anybody who reads the other store or a backup of it could use it.
     """
     for page in _row_pages(after):
         done = _marks_by_name(page)
@@ -110,9 +110,9 @@ def bring_rows_back(after: str = "") -> Iterator[PageResult]:
     """
     Write the sessions that are here into their rows, and delete the rows of those that have ended here.
 
-    It is for a return to a release that does not know this store. So the rows of sessions go, too, that have not moved
-    and were ended together with others. Yield what became of each page. Sessions that began here have no rows, and stay
-    here.
+    It is for a return to a release that does not know this store. So rows of sessions that have not moved, but that an
+    end of many sessions has included, are deleted, too. Yield what became of each page. Sessions that began here have
+    no rows, and stay here.
     """
     for page in _row_pages(after):
         became = list(_bring_page_back(page).values())
@@ -121,10 +121,10 @@ def bring_rows_back(after: str = "") -> Iterator[PageResult]:
 
 
 def _bring_page_back(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
-    """Do as :func:`_bring_session_back` does, for all marked sessions of a page. Return what was done with each."""
+    """Write or delete the rows of all marked sessions of a page. Return by name what was done with each."""
     marked, rows = _marks_by_name(page), dict(page)
     sids = _sids_here(marked)
-    # These rows are saved later, and that by us.
+    # We save these rows now: that is no late save of another process.
     _forget_copying([sids[name][0] for name in marked], list(marked.values()))
     found = _records_of(sids)
     known = {name: _data_to_write(name, rows[name], *here) for name, here in found.items() if here is not None}
@@ -133,7 +133,7 @@ def _bring_page_back(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
     written = ask_other_store(
         partial(source().write_rows, {name: data for name, data in known.items() if data is not None})
     )
-    # Last: what has been deleted is not met again if an outage comes now, and would not be counted.
+    # Last: after an outage here, the next run would not meet deleted rows, and not count them.
     ask_other_store(partial(source().delete_rows, ended))
     became = {**dict.fromkeys(written, "written"), **dict.fromkeys(ended, "ended")}
     now = _records_of(sids)
@@ -236,7 +236,7 @@ def _row_pages(after: str = "") -> Iterator[list[tuple[str, Row | None]]]:
             if not source().in_order:
                 seen.add(found[0])
             page.append(found)
-            # Of what can't be read, nothing is known.
+            # A row that can't be read counts as small.
             size += len(repr(found[1]))
         if not page:
             return
@@ -362,9 +362,9 @@ def _mark_new_keys(moved: Sequence[_Session]) -> None:
 
 def _take_late_changes(moved: Sequence[_Session]) -> None:
     """
-    Take what processes that do not move yet have written while their sessions were moved.
+    Take the changes that processes of the first step have written while their sessions were moved.
 
-    Each first request to a session does so, too: here it is done because rows may be deleted before.
+    The first request to a session takes them, too. It is done here because the rows may be deleted before.
     """
     late = ask_other_store(partial(source().read_rows, [each.name for each in moved]))
     for each in moved:

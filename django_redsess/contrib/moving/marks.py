@@ -1,12 +1,12 @@
 """
-The marks of sessions that were moved here, and the script that moves one.
+The marks of sessions that were moved here.
 
-A mark stays when its session ends. So it stays ended, although its row is still in the other store. A mark is
-``here``, or the number of the bucket in which the session has another key here. Of a session that was copied, two
-times in seconds follow: the deadline of its row, and when it was copied. So rows that are saved later can be told.
+A mark stays when its session ends: the row may still be in the other store, and must not be moved again. A mark is
+``here``, or the number of the bucket in which the session has another key here. If the session was copied, two times in
+seconds follow: the deadline of its row, and when it was copied. They show whether the row was saved later.
 
-A record that was copied has the revision :data:`COPIED` until it is compared with its row, by who uses it first: a
-process that does not move yet may have written the row after it was read.
+A copied record has the revision :data:`COPIED` until its first request compares it with its row: a process of the first
+step may have written the row after it was read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def traces_of(sid: str) -> Steps[Traces]:
 
 
 def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Steps[bool]:
-    """Mark the session ``sid``, unless it is marked. True if it was not. ``deadline`` is that in the other store."""
+    """Mark the session ``sid`` unless it has a mark. True if it had none. ``deadline`` is that in the other store."""
     partition = keyspace().of_sid(sid)
     packed = pack_mark(sid, deadline, mark, (yield from steps.current_time(partition)))
     [reply] = yield from Pipeline(partition, "mark", packed, 1, list)
@@ -53,14 +53,14 @@ def set_mark(sid: str, deadline: int | None, mark: str = HERE) -> Steps[bool]:
 
 
 def set_marks(entries: Sequence[tuple[str, int | None, str]]) -> Steps[list[bool]]:
-    """Do as :func:`set_mark` does for many sessions at once: sid, deadline in the other store, and mark of each."""
+    """Mark many sessions, as :func:`set_mark` marks one. An entry has a sid, the deadline there, and the mark."""
     partitions = [keyspace().of_sid(sid) for sid, *_ in entries]
     replies = yield from ask_each("mark", partitions, lambda number, at: pack_mark(*entries[number], at), 1)
     return [reply is not None for [reply] in replies]
 
 
 def mark_moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
-    """Mark the session ``sid``: it has another sid here. False if it has ended meanwhile by the old one."""
+    """Note that the session ``sid`` has another sid here. False if it was ended meanwhile by the old one."""
     mark = str(bucket_of(sid_here))
     return (yield from set_mark(sid, deadline, mark)) or (yield from traces_of(sid)).mark == mark
 
@@ -68,7 +68,7 @@ def mark_moved_to(sid: str, deadline: int | None, sid_here: str) -> Steps[bool]:
 def pack_mark(sid: str, deadline: int | None, mark: str, now: int) -> bytes:
     """Pack the command that :func:`set_mark` sends at the server's time ``now``."""
     name, kept_for = keyspace().of_sid(sid).moved_of(sid), mark_lifetime(deadline, now)
-    # Of a session that is not copied, there is no row that could be saved later.
+    # A session that was not copied has no row that could be saved later.
     full = mark if mark == HERE else mark_of_copy(mark, deadline, now)
     return packing.pack_command("SET", name, full, "NX", "PX", kept_for)
 

@@ -1,9 +1,9 @@
 """
-The class of a session object while sessions move: what is not here is looked for in the other store.
+The class of a session object while sessions move: a session that is not here is looked for in the other store.
 
-In the first step (``MOVES`` is False) it is used there, and written by its own engine. In the second step it is copied
-here, and its row stays until ``movesessions --finish``. A process of either step may meet one of the other: so a mark
-tells that a session is or has been here, and whoever ends a session or gives it another key marks it first.
+In the first step (``MOVES`` is False) the session is used there, and its own engine writes it. In the second step it is
+copied here, and its row stays until ``movesessions --finish``. Processes of both steps may run at once. So a mark tells
+that a session is or has been here, and a process marks a session before it ends the session or gives it another key.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SessionStore(OwnSessionStore):
 
     def loading(self) -> Steps[dict[str, Any]]:
         if self.there is not None:
-            # Once more.
+            # The session is loaded once more.
             self.there, self._session_key = None, self._key_here
         data = yield from super().loading()
         record, revision = self.snapshot[:2]
@@ -92,7 +92,7 @@ class SessionStore(OwnSessionStore):
         return (yield from super().loading_gone(loaded))
 
     def _look_in_other_store(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
-        """Find a session that is not here. If it is not there either, learn why it is gone."""
+        """Find a session that is not here in the other store. If it is not there either, learn why it is gone."""
         row = None
         key_here, traces = yield from _find_traces(key)
         if not (traces.note or traces.mark):
@@ -136,7 +136,7 @@ class SessionStore(OwnSessionStore):
         return data
 
     def _end_there(self, key: str, loaded: Loaded) -> Steps[dict[str, Any]]:
-        """End a session that was ended together with others, when it is met."""
+        """End a session that an end of many sessions has included."""
         yield from self.deleting(key)
         self.take_note(loaded, "")
         return {}
@@ -169,7 +169,7 @@ class SessionStore(OwnSessionStore):
         return (yield from self._load_under(keys, loaded))
 
     def _compare_with_row(self, record: Record, data: dict[str, Any]) -> Steps[dict[str, Any]]:
-        """Compare a copied ``record`` that nobody has used with its row: who does not move yet may have written it."""
+        """Compare an unused copy with its row: a process of the first step may have written the row since."""
         sid, due = self.sid or "", 0
         row = yield from fetch_row(self.key_there or "")
         row = row if row is not None and is_movable(row) else None
@@ -226,7 +226,7 @@ class SessionStore(OwnSessionStore):
         self._note_saved_there(there, data)
 
     def _note_sign_in_there(self, data: dict[str, Any]) -> Steps[None]:
-        """Whatever signs somebody in: a view may have written the user's id itself."""
+        """Note a sign-in by the user id in the data: a view may have written it without ``login()``."""
         user_id = user_of(data)
         if user_id != user_of(self._data_there):
             yield from blocks.refuse_if_blocked(user_id)
@@ -241,7 +241,7 @@ class SessionStore(OwnSessionStore):
         self._data_there, self.pending = _snapshot(data), NOTHING_PENDING
 
     def _begin_there(self, user_id: str) -> Steps[None]:
-        """Note that the session begins now, or its user's sign-in: what was ended before does not end it."""
+        """Note that the session or its sign-in begins now: ends of many sessions that came before do not include it."""
         space = keyspace()
         self._began_there = yield from reading.read_time(space.of_user(user_id) if user_id else space.partitions[0])
 

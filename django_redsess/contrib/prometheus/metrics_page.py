@@ -43,7 +43,7 @@ class _MetricsCollector(Collector):
 def _observed_metrics() -> Iterator[Metric]:
     folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
     if folder is None:
-        # Where there is a folder that is gone, this could not be imported.
+        # Imported late: with PROMETHEUS_MULTIPROC_DIR set to a missing folder, the import fails.
         from django_redsess.contrib.prometheus import observer
 
         yield from observer.registry.collect()
@@ -96,7 +96,7 @@ _asking_lock = forks.Lock()
 
 def _cached_totals() -> Totals | None:
     """Return the store's numbers, at most ten seconds old. None if it can't be asked, or could not in that time."""
-    # Who comes while another asks waits for the same answer.
+    # A thread that comes while another one asks waits for the same answer.
     with _asking_lock:
         space = keyspace()
         known = _totals_by_store.get(space)

@@ -67,7 +67,7 @@ class Observer:
         count(seconds)
 
     def event(self, name: str, **facts: object) -> None:
-        """Count an event. Those that it does not know are left out."""
+        """Count an event. Unknown events are ignored."""
         if name == "conflict_merged":
             CONFLICTS.inc()
         elif name == "sign_in_refused":

@@ -202,7 +202,7 @@ def _follow_session(sid: str, note: str, user_id: str) -> Steps[str | End]:
     """
     Return the sid that a session has now that got another key, as its ``note`` says; or why it is over.
 
-    It is over at a new key that was given so that copies of its cookie end: who watches may have such a copy.
+    A new key that was given so that copies of the cookie end is an end: the watcher may have such a copy.
     """
     loaded, note = yield from reading.successor(sid, note, reading.is_followed)
     if loaded is None:
@@ -260,7 +260,7 @@ class _Poller:
             self._sleep()
 
     async def unwatch(self, store: Store, watched: WatchedSession) -> None:
-        """Watch it no longer. Who leaves last waits until nothing is under way."""
+        """Stop watching. The last one to leave waits until no command is under way."""
         watched._poller = None
         self.used.discard(watched)
         self._drop(store, watched)
@@ -284,7 +284,7 @@ class _Poller:
             self._watched.pop(store, None)
 
     def _sleep(self) -> None:
-        # With the context of whoever watches first, spans of all looks would belong to that request.
+        # In the context of the first watcher, the spans of all looks would belong to its request.
         later = asyncio.get_running_loop().call_later
         self._timer = later(INTERVAL_SECONDS, self._start_look, context=Context())
 
@@ -298,7 +298,7 @@ class _Poller:
                     await self._look_at(store)
             self._failed = False
         except Exception:
-            # It is asked again. Else nobody would learn of any end.
+            # The next look asks again: otherwise nobody would learn of any end.
             if not self._failed:
                 logger.exception("Sessions that are watched can't be asked about.")
             self._failed = True
@@ -311,7 +311,7 @@ class _Poller:
         groups = list(batches(self._watched.get(store, {}), AT_ONCE))
         partitions, used = [partition for partition, _ in groups], self._take_used(store)
         servers = by_server(partitions, range(len(groups)))
-        # Servers are asked side by side: an outage of one says nothing about the others.
+        # Servers are asked side by side: an outage of one must not delay the others.
         asked = [
             self._ask_one_server(store, [groups[number] for number in numbers], used) for numbers in servers.values()
         ]
@@ -335,7 +335,7 @@ class _Poller:
 
         def pack_question(number: int, at: int) -> bytes:
             (partition, sids), times[number] = groups[number], at
-            # All sids have 20 characters. To pack each by itself would take as long as all else here.
+            # All sids have 20 characters. Packing each by itself would take as long as the rest of this method.
             packed = ("$20\r\n" + "\r\n$20\r\n".join(sids) + "\r\n").encode()
             asking = pack_head(2 + len(sids), "ZMSCORE", partition.expire) + packed
             if not used:
@@ -353,7 +353,7 @@ class _Poller:
         try:
             found = await adrive(ask_each("watch", partitions, pack_question, 3 if used else 1, needed=1))
         except SessionStoreUnavailable:
-            # They are touched when the server answers again.
+            # These sessions are touched when the server answers again.
             self.used.update(each for sid in touches for each in used[sid] if each._poller is self)
             raise
         for sid, seen in touches.items():
@@ -368,7 +368,7 @@ class _Poller:
                 await adrive(_prolong_session(sid))
 
     async def _handle_gone(self, store: Store, partition: Partition, scores: Mapping[str, Any], now: int) -> None:
-        """Tell who watches a session with a deadline that has passed, or with none. Follow it to another key."""
+        """End the watch of sessions that are due or gone, or follow them to another key."""
         sessions = self._watched.get(store, {})
         gone = [sid for sid, score in scores.items() if score is None]
         notes = await adrive(reading.texts_of(partition, *map(partition.ended_of, gone))) if gone else []
@@ -383,7 +383,7 @@ class _Poller:
                 if each in living:
                     continue
                 then = await adrive(_follow_session(sid, note, each._user_id))
-                # It may have left meanwhile.
+                # The watcher may have left meanwhile.
                 if each._poller is self:
                     self._drop(store, each)
                     if isinstance(then, End):
@@ -416,7 +416,7 @@ def _poller_of_loop() -> _Poller:
     loop = asyncio.get_running_loop()
     with _POLLERS_LOCK:
         if loop not in _POLLERS:
-            # A loop may end without notice. It would stay here for ever, since its timer refers to it.
+            # A loop may end without notice. Its poller's timer refers to it, so it would stay here for ever.
             for closed in [other for other in _POLLERS if other.is_closed()]:
                 del _POLLERS[closed]
             _POLLERS[loop] = _Poller()

@@ -29,7 +29,7 @@ def move_sessions(*, dry_run: bool = False) -> Iterator[PageResult]:
     both = site_stores()
     if not dry_run:
         with using(both.before):
-            # No cleaner works there any more.
+            # No cleaner works in that store any more.
             for _ in cleaning.expire_sessions():
                 pass
         _copy_blocks(both)
@@ -52,7 +52,7 @@ def move_sessions(*, dry_run: bool = False) -> Iterator[PageResult]:
 
 
 def _count_staying(both: Stores, sids: list[str]) -> int:
-    """Count which of these are still in the store before. Others have moved or ended meanwhile."""
+    """Count how many of these are still in the store before. The others have moved or ended meanwhile."""
     return sum(each.stays for each in drive(in_store(both.before, read_originals, sids)).values())
 
 
@@ -63,7 +63,7 @@ def _sid_pages(store: Store | None) -> Iterator[list[str]]:
         cursor: int | None = None
         seen = set[str]()
         while cursor != 0:
-            # Not while this waits: the caller uses other stores.
+            # The store is chosen for this command only: the caller uses other stores between two pages.
             cursor, sizes = drive(in_store(store, _sizes, partition, cursor or 0))
             page, size = list[str](), 0
             for sid, each in sizes.items():

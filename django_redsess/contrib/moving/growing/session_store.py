@@ -90,7 +90,7 @@ class SessionStore(PlainSessionStore):
         data = yield from self.loading_live(loaded)
         user_id, both = user_of(data), site_stores()
         if user_id and both.before is not None:
-            # Then the user's list and limit have all of them.
+            # So the user's list and limit have all sessions.
             yield from move_user_sessions(both, user_id)
         return data
 
@@ -101,7 +101,7 @@ class SessionStore(PlainSessionStore):
         sid, snapshot, user_id, both = self.stored_sid, self.snapshot, user_of(data), site_stores()
         is_unseen = snapshot.record is None and not (must_create or snapshot.gone)
         if sid and is_unseen and (yield from self._read_in(self.store, sid)).record is None:
-            # Its data were replaced without a look at it.
+            # Its data were replaced without loading it.
             yield from self._find_and_move(sid)
         if user_id and (snapshot.record is None or snapshot.record.user_id != user_id):
             yield from in_store(both.other, blocks.refuse_if_blocked, user_id)

@@ -55,7 +55,7 @@ def site_stores() -> Stores:
 
 
 def _describe_store(named: Mapping[str, Any]) -> Store:
-    # What is not named there is as here. PREFIX may be a function, so it is looked up each time.
+    # Settings that are not named are those of this store. PREFIX may be a function, so it is looked up each time.
     alias, prefix = named.get("SESSION_CACHE_ALIAS", settings.SESSION_CACHE_ALIAS), named.get("PREFIX", conf.PREFIX)
     return Store(alias, prefix, named.get("PARTITIONS", conf.PARTITIONS))
 
@@ -76,7 +76,7 @@ class SiblingStore:
         return site_stores().in_order
 
     def note_end_before(self, which: EndBefore) -> Steps[None]:
-        # They have been ended there.
+        # online.ending has ended them in each store of this engine.
         yield from ()
 
     def note_ends(self, sids: Sequence[str]) -> Steps[None]:
@@ -88,7 +88,7 @@ class SiblingStore:
 
 
 def count_stored() -> Steps[int]:
-    """Count the sessions of the present store, due ones too."""
+    """Count the sessions of the present store, also those that are due."""
     partitions = keyspace().partitions
     counts = yield from ask_each(
         "count", partitions, lambda n, at: packing.pack_command("HLEN", partitions[n].login), 1

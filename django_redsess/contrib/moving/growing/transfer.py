@@ -3,11 +3,11 @@ Sessions on their way from one store of this engine to another.
 
 A session is copied to the next store, then taken out of the store before, if it is as it was copied, and then lives in
 the next one. A save, an end or a new key in the store before is either found by the second step, or finds the session
-gone: so nothing is lost and nothing lives twice. Any process goes on where another one was killed. The second step says
-for which copy it was made, and only that copy arrives: one that a slow process makes later, of a session that has ended
-meanwhile, goes.
+gone: so nothing is lost and nothing lives twice. Any process goes on where another one was killed. The second step
+names the copy for which it was made, and only that copy arrives. A slow process may make another copy later, of a
+session that has ended meanwhile: that copy is deleted.
 
-Who ends sessions ends them in the store before first: see ``session/other_store.py``.
+An end of sessions ends them in the store before first: see ``session/other_store.py``.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _send_calls(calls: dict[str, ScriptCall[list[bytes]]]) -> Steps[dict[str, li
 
 
 def move_user_sessions(both: Stores, user_id: str) -> Steps[None]:
-    """Move all sessions of a user: then those that are in the next store are all."""
+    """Move all sessions of a user, so that lists and limits in the next store have all of them."""
     yield from transfer_sessions(both, (yield from in_store(both.before, _read_user_sids, user_id)))
 
 

@@ -32,7 +32,7 @@ class Row(NamedTuple):
     ``data`` is the session's dict. ``deadline`` is when it expires, in milliseconds since 1970 by the clock of the
     server here, or None if that is not known. ``began_at`` is when the session began there, in milliseconds by that
     clock, 0 if it was before the move. ``address`` and ``user_agent`` are those of who used it last, ``""`` if they are
-    not known. They are stored by ``movesessions`` only: whoever brings a session to move has newer ones.
+    not known. Only ``movesessions`` stores them: a request that moves a session has newer ones.
     """
 
     data: dict[str, Any]
@@ -44,8 +44,8 @@ class Row(NamedTuple):
 
 class Source:
     """
-    A store that sessions are moved from. For one that is not known here, write a subclass, and name it in
-    ``MOVE_FROM``. All methods may wait, and raise what their store raises in an outage: nobody is signed out by that.
+    A store that sessions are moved from. For a store that is not known here, write a subclass, and name it in
+    ``MOVE_FROM``. All methods may wait, and raise the errors of their store in an outage: these sign nobody out.
     """
 
     engine: type[SessionBase] | None = None
