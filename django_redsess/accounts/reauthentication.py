@@ -23,10 +23,12 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
 from django_redsess.conf import conf
-from django_redsess.session import reading, tries
+from django_redsess.session import reading
+from django_redsess.session.other_store import stores_of_site
 from django_redsess.session.store import SessionStore, session_of, user_id_of
+from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.steps import drive
+from django_redsess.transport.steps import Pipeline, ScriptCall, Steps, drive, in_store
 
 RECENT_SECONDS = 300
 """How long after a sign-in, or after the password was given, nothing is asked. Wrong passwords count as long."""
@@ -120,7 +122,7 @@ def _checked_form(
     form = PasswordForm(data if "password" in data else None)
     user_id, is_try = user_id_of(user), form.is_valid()
     # Counted before the check: of many concurrent requests, at most TRIES_MAX go on.
-    left = drive(tries.count(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try))
+    left = drive(count_try(session, user_id, maximum=TRIES_MAX, seconds=RECENT_SECONDS, counts=is_try))
     form.is_locked = not left
     if form.is_locked or not is_try:
         return form
@@ -134,7 +136,7 @@ def _checked_form(
         form.add_error("password", gettext_lazy("This is not your password. Please try again."))
         form.is_locked = left == 1
         return form
-    drive(tries.forget(session, user_id))
+    drive(clear_tries(session, user_id))
     if session.loaded_user_id != user_id:
         # The user is authenticated by a token. The session in this browser belongs to somebody else.
         return None
@@ -226,3 +228,48 @@ def _is_allauths(error: Exception) -> bool:
     from allauth.core.exceptions import ReauthenticationRequired
 
     return isinstance(error, ReauthenticationRequired)
+
+
+# The number of tries is not in the session's data: while sessions move, another engine saves those, and the last one to
+# save wins. It is in the user's home partition, by the time of the sign-in, which stays when the session gets another
+# key. A session that another engine saves has no such time here: all of its user's share a count. While sessions move
+# between two stores of this engine, each try is counted in both.
+
+
+def count_try(session: SessionStore, user_id: str, *, maximum: int, seconds: int, counts: bool = True) -> Steps[int]:
+    """
+    Count a try before it is made. Return how many were left, including this one. 0: the try may not be made.
+
+    A try counts for this number of ``seconds``. A try that may not be made is not counted. Without ``counts``, this
+    one is not counted either.
+    """
+    left = maximum
+    for store in stores_of_site():
+        # The server takes no lifetime of 0.
+        call = in_store(store, _call_count_try, session, user_id, max(1, seconds * 1000), maximum, counts)
+        left = min(left, (yield from call))
+        if not left:
+            break
+    return left
+
+
+def clear_tries(session: SessionStore, user_id: str) -> Steps[None]:
+    """Forget the tries, because the password was right."""
+    for store in stores_of_site():
+        yield from in_store(store, _delete_tries, session, user_id)
+
+
+def _call_count_try(session: SessionStore, user_id: str, window: int, maximum: int, counts: bool) -> ScriptCall[int]:
+    partition, script = keyspace().of_user(user_id), scripts.COUNT_TRY
+    args = script.arguments(window=window, max=maximum, counts=counts)
+    return ScriptCall(partition, script, script.keys(partition, tries=_tries_key(session, user_id)), args, int)
+
+
+def _delete_tries(session: SessionStore, user_id: str) -> Pipeline[None]:
+    packed = packing.pack_command("DEL", _tries_key(session, user_id))
+    return Pipeline(keyspace().of_user(user_id), "tries", packed, 1, lambda replies: None)
+
+
+def _tries_key(session: SessionStore, user_id: str) -> str:
+    record = session.snapshot.record
+    return keyspace().of_user(user_id).tries_of(user_id, record.login_ms if record else 0)

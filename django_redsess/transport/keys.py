@@ -143,7 +143,7 @@ class Partition:
         return self._name(f"message:{user_id}")
 
     def tries_of(self, user_id: str, login_ms: int) -> str:
-        """Text: when passwords were tried in one user's session with this login time. See ``session/tries.py``."""
+        """Text: when passwords were tried in one user's session with this login time. See ``lua/tries.lua``."""
         return self._name(f"tries:{login_ms}:{user_id}")
 
     def lock_of(self, sid: str) -> str:

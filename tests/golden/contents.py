@@ -15,10 +15,11 @@ from django.contrib.sessions.serializers import JSONSerializer
 from django.test import override_settings
 
 from django_redsess import cleaning, online, viewed
+from django_redsess.accounts.reauthentication import count_try
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving import copying, marks
 from django_redsess.contrib.moving.other_store import ForeignStore
-from django_redsess.session import messages, tries
+from django_redsess.session import messages
 from django_redsess.session.other_store import EndBefore
 from tests.helpers.store import (
     Client,
@@ -148,7 +149,7 @@ def fill(client: Any) -> dict[str, str]:
     assert blocks.lift_block("22").run()
     loaded = SessionStore(keys["user"])
     loaded.load()
-    drive(tries.count(loaded, "7", maximum=5, seconds=300))
+    drive(count_try(loaded, "7", maximum=5, seconds=300))
     cleaning.take_sample()
     return keys
 

@@ -16,6 +16,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from django_redsess import cleaning, online, viewed
+from django_redsess.accounts.reauthentication import count_try
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.moving import Row, marks
 from django_redsess.contrib.moving.copying import copy_session
@@ -23,7 +24,7 @@ from django_redsess.contrib.moving.growing import transfer
 from django_redsess.contrib.moving.other_store import ForeignStore, find_beginning
 from django_redsess.online import blocking, ending, listing
 from django_redsess.online.listing import SessionFilter
-from django_redsess.session import eviction, tries
+from django_redsess.session import eviction
 from django_redsess.session.lock import SessionLock
 from django_redsess.session.other_store import EndBefore
 from django_redsess.signals import Reason
@@ -113,7 +114,7 @@ def _found(world: World) -> transfer.Original:
 
 
 def _tries_left(session: SessionStore) -> int:
-    return drive(tries.count(_loaded(session), "7", maximum=5, seconds=300))
+    return drive(count_try(_loaded(session), "7", maximum=5, seconds=300))
 
 
 def _viewed_by(session: SessionStore) -> list[str]:

@@ -17,7 +17,7 @@ import redis as redis_py
 
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
-from django_redsess.session import blocks, operations, reading, tries
+from django_redsess.session import blocks, operations, reading
 from django_redsess.session.client import Client, pack_client
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.encryption import decrypted
@@ -75,7 +75,6 @@ __all__ = [
     "scripts",
     "server_of",
     "sid_of",
-    "tries",
     "unpack",
     "using",
     "with_revision",

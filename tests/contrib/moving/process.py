@@ -268,11 +268,12 @@ def move_all() -> None:
 
 def guess(cookie: str) -> dict[str, Any]:
     """Count a try of a password, and tell whether it may be made."""
-    from tests.helpers.store import drive, tries
+    from django_redsess.accounts.reauthentication import count_try
+    from tests.helpers.store import drive
 
     session = import_module(settings.SESSION_ENGINE).SessionStore(cookie)
     user = session.get(SESSION_KEY, "")
-    return {"may": bool(user) and drive(tries.count(session, user, maximum=TRIES_MAX, seconds=86_400)) > 0}
+    return {"may": bool(user) and drive(count_try(session, user, maximum=TRIES_MAX, seconds=86_400)) > 0}
 
 
 def activate(user: str, active: bool) -> None:
