@@ -146,13 +146,6 @@ class Cluster:
         replica.cluster("FAILOVER")
         self._wait_for_promotion(replica)
 
-    def kill_and_promote(self, node: Node) -> Node:
-        """Kill a primary, wait until its replica has taken over, and return that."""
-        replica = self.replica_of(node)
-        self.kill(node)
-        self._wait_for_promotion(replica)
-        return replica
-
     def add_node(self) -> Node:
         """Return a new primary without slots, known to all."""
         node = Node(self.binary, *self.options)

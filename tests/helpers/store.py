@@ -177,15 +177,6 @@ def make_older(client: redis.Redis, sid: str, seconds: int) -> None:
         client.zincrby(partition.online_user_of(record.user_id), -seconds * 1000, sid)
 
 
-def make_signed_in(client: redis.Redis, sid: str, milliseconds: int) -> None:
-    """Set when the user of the session ``sid`` signed in."""
-    partition = keyspace().of_sid(sid)
-    record = unpack(sid, client.hget(partition.login, sid))
-    for name in (partition.online_user, partition.online_user_of(record.user_id)):
-        client.zadd(name, {sid: milliseconds}, xx=True)
-    _put_in_place(client, sid, record._replace(login_ms=milliseconds))
-
-
 def _put_in_place(client: redis.Redis, sid: str, record: Record) -> None:
     # Under the same revision: a request that has read the session before can still save it.
     packed = pack(sid, record)
