@@ -1,14 +1,15 @@
 -- Users who may not sign in for a time.
+-- Other names: KEYS and ARGV of a script are locals of it. digits and now are in common.lua.
 
--- The most blocks that are over which one script takes out. Each new one takes out so many: no cleaner is needed.
+-- Each new block removes up to so many blocks that are over. So no cleaner is needed.
 local over_max = 100
 
--- When the block of a user is over, or was; 0 for no block.
+-- When the block of a user ends or has ended; 0 for no block.
 local function end_of_block(user_id)
   return tonumber(redis.call("ZSCORE", blocked, user_id) or 0)
 end
 
--- Whether the user who was asked about last has a block that is over.
+-- Whether the user of the last is_blocked() has a block that is over.
 local has_old_block = false
 
 -- Whether a user is blocked. A user id of "" stands for guests.
@@ -18,21 +19,21 @@ local function is_blocked(user_id)
   return over_at > now
 end
 
--- Kept in place of the words about a block that was lifted: a site may still have a copy of the block.
+-- Stored in place of the text of a block that was lifted: a site may still have a copy of the block.
 local lifted_mark = "\n"
 
--- How long that is kept, if it is not known when the block would be over.
+-- How long the mark is kept if the end of the block is not known.
 local lifted_for = 86400000
 
--- Forget the block of a user who has signed in after it was over: it is not in force again if the clock steps back, and
--- who keeps a copy does not put it back.
+-- Forget the block of a user who has signed in after its end. So the block is not in force again if the clock steps back,
+-- and a site that has a copy does not restore it.
 local function forget_block(user_id)
   redis.call("ZREM", blocked, user_id)
   -- The name is that of keys.Partition.block_of. pcall: the session is there, even if a full server refuses this.
   redis.pcall("SET", blocked .. ":" .. user_id, lifted_mark, "PX", lifted_for)
 end
 
--- For how long the words about a block stay when it is over: a clock that is fast for a while takes none away.
+-- How long the text of a block stays after its end. So a clock that is fast for a while removes no text.
 local words_kept_for = 2592000000
 
 local function set_block(user_id, over_at, text)
@@ -42,16 +43,16 @@ local function set_block(user_id, over_at, text)
   if #over > 0 then redis.call("ZREM", blocked, unpack(over)) end
 end
 
---- block: Block a user until a time. A block that there is gets this time and these words.
+--- block: Block a user until a time. An earlier block gets this time and this text.
 -- KEYS: blocked block_of_user
 -- ARGV: user_id over_at text
--- `over_at` is in milliseconds. `text` is what is kept beside it.
+-- `over_at` is in milliseconds. `text` is stored beside it.
 -- Reply: 1 if the time is ahead; else 0, and nothing is written.
 if tonumber(over_at) <= now then return 0 end
 set_block(user_id, over_at, text)
 return 1
 
---- restore_block: Block a user again whose block was lost. One that is there stays, and one that was lifted is left so.
+--- restore_block: Restore a block that was lost. A block that is there stays, and a lifted one stays lifted.
 -- KEYS: blocked block_of_user
 -- ARGV: user_id over_at text
 -- `over_at` and `text` are as in `block`.

@@ -1,4 +1,5 @@
 -- Blocks that scripts of several files share. A script gets the blocks that it uses.
+-- Other names: a block that uses a key, such as `expire`, is for scripts that have it among their KEYS, which are locals.
 
 -- `partition` among the KEYS of a script stands for all these: login expire recent guests online_user online_user_of
 -- viewed_by ended_of wake totals blocked. A user id is appended to online_user_of, a sid to viewed_by and to ended_of.
@@ -138,9 +139,9 @@ local function is_made_at(at, expected)
   return math.abs(expected - at) <= 1000
 end
 
--- The only way out: sessions are taken out of every key.
+-- Removing sessions from every key.
 
--- The sessions that this script has ended, for with_ended: for each reason, the reason, how many, and whose.
+-- The sessions that this script has ended, as with_ended returns them.
 local ended = {}
 
 -- The reply of every script that may end sessions: its own result, its time, and what has ended. That is for each
@@ -218,11 +219,11 @@ local function delete_sids(sids, count, sorted, order)
   end
 end
 
--- Take sessions out of every key: up to AT_ONCE_MAX, or as many as have BYTES_MAX of records together. Returns how many
--- of the sids were dealt with, how many bytes their records had, and how many had no record that says whose they are:
--- those are still in the list of a user, if they were in one.
--- Without a reason, the sessions live on elsewhere and have not ended. `order` is a list whose first entries are these
--- sids. `quiet` leaves out whom it ended. `message` is for the users to read.
+-- Remove sessions from every key: up to AT_ONCE_MAX, or as many as have BYTES_MAX of records together. Returns how many
+-- of the sids were dealt with, how many bytes their records had, and how many had no record that names a user: if such a
+-- session was in the list of a user, it is still there.
+-- Without a reason, the sessions have not ended: they live on in another store. `order` is a list whose first entries are
+-- these sids. `quiet` leaves the sids out of the reply. `message` is for the users to read.
 local function remove_sessions(sids, reason, order, quiet, message)
   if #sids == 0 then return 0, 0, 0 end
   local count, size, sorted = sort_out(sids, reason and not quiet)

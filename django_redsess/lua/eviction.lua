@@ -1,9 +1,12 @@
 -- Eviction: sessions that end to make room, because there are too many, or because the server is full.
+-- Other names: KEYS and ARGV of a script are locals of it. AT_ONCE_MAX, BYTES_MAX, due_sids, remove_sessions, user_of and
+-- with_ended are in common.lua.
 
--- Sessions that are too many. Guests' end first, to make room for those with a user.
+-- Sessions above the maximum. Guests' sessions end first, to make room for those with a user.
 
--- How many guests' sessions are too many, and how many with a user. `maximum` may have a user. Guests may have what
--- these leave of it, but `reserve` at least and `guests_maximum` at most. eviction.Allowance has the same rule.
+-- How many guests' sessions are too many, and how many sessions with a user. `maximum` sessions may have a user. Guests
+-- may have what these leave of it, but `reserve` at least and `guests_maximum` at most. eviction.Allowance has the same
+-- rule.
 local function too_many(maximum, reserve, guests_maximum)
   local with_user = redis.call("ZCARD", recent)
   local allowed = math.min(math.max(maximum - with_user, reserve), guests_maximum)
@@ -24,16 +27,16 @@ end
 
 -- Room for a record on a server that is full and evicts nothing by itself.
 
--- About how many bytes a guest's session takes besides its record. Rather too few: so enough is freed.
+-- How many bytes a guest's session takes besides its record. A low estimate: so enough is freed.
 local entries_of_guest = 200
 
--- The same for a session with a user. Rather too many.
+-- How many bytes a session with a user takes besides its record. A high estimate.
 local entries_of_user = 550
 
--- The most guests' sessions that one script ends for this: more would keep the server from others for too long.
+-- The most guests' sessions that one script ends to make room. More would block the server for too long.
 local relieved_max = 1000
 
--- The sessions that the script is about. They must stay. There are two at most.
+-- The sessions that the script writes, two at most. They must stay.
 local spared = {}
 
 -- End guests' sessions, the longest unseen first, until so many bytes are free.
@@ -52,8 +55,8 @@ local function relieve(bytes)
   end
 end
 
--- Whether an error says that the server is full. It refuses the first write of a script and no later one. So nothing may
--- be written before, not even a removal of nothing.
+-- Whether an error says that the server is full. A full server refuses the first write of a script, and no later one. So
+-- nothing may be written before, not even by a ZREM that removes nothing.
 local function says_full(failure)
   -- It is a table or a text, by the server's version.
   return string.find(type(failure) == "table" and failure.err or tostring(failure), "^%-?OOM") ~= nil

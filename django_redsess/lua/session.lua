@@ -1,8 +1,11 @@
 -- Sessions: added, saved, moved, ended.
+-- Other names: KEYS and ARGV of a script are locals of it. first_write and spared are in eviction.lua; above_limit,
+-- end_excess and reply_of_refusal in user_limit.lua; forget_block, has_old_block and is_blocked in blocks.lua; the rest
+-- in common.lua.
 
 -- Whether a session lives.
 
--- The record of a session that is there and not due, and its deadline; or false.
+-- The record of a session that is there and not due, and its deadline; else false.
 local function live_record(sid)
   local deadline = deadline_ahead(sid)
   return deadline and redis.call("HGET", login, sid), deadline
@@ -10,8 +13,9 @@ end
 
 -- Why a session is gone.
 
--- The note of a session that is gone: "rotated" and its new sid, "guest" if it had no user, and "follow" if who watches it
--- is to watch the new sid; or the reason of its end, the time, and the message for its user. "" where there is none.
+-- The note of a session that is gone; "" for none. If the session got another key, the note is "rotated" and the new sid,
+-- "guest" if it had no user, and "follow" if sockets that watch it go on under the new sid. Otherwise it is the reason of
+-- the end, the time, and the message for the user.
 local function note_of(sid)
   -- pcall: another program may have stored anything there.
   local note = redis.pcall("GET", ended_of .. sid)
@@ -32,8 +36,8 @@ local function set_deadline(sid, due, before)
   end
 end
 
--- Whether a save signs a user in. That counts as a visit. Any other save does not: a job may make it, and the request
--- that makes it has touched the session when it has read it.
+-- Whether a save signs a user in. A sign-in counts as a visit. Other saves do not: a job may make them, and a request has
+-- touched the session when it read it.
 local function signs_in(user_before, user_id, login_time, at)
   return user_id ~= "" and (user_before ~= user_id or login_time == at)
 end
@@ -47,8 +51,8 @@ local function enter(sid, user_id, login_time, at)
   if has_old_block then forget_block(user_id) end
 end
 
--- Take back a session that could not be entered into each of these `lists`, and fail: another program has stored another
--- type under one of the names. Else each visitor would leave a record that nothing takes out.
+-- Remove a session that could not be entered into each of these `lists`, and fail: another program has stored another
+-- type under one of the names. Otherwise each visitor would leave a record that nothing removes.
 local function take_back(sid, lists, failure)
   redis.call("HDEL", login, sid)
   for _, list in ipairs(lists) do redis.pcall("ZREM", list, sid) end
@@ -76,14 +80,14 @@ local function add_session(sid, record, user_id, login_time, at, due, before)
   take_back(sid, { expire, seen_list_of(user_id), online_user, online_user_of .. user_id }, failure)
 end
 
--- When a record was written, or up to a second earlier. Where the deadline was set as a date, it is that date.
+-- When a record was written, or up to a second earlier. If the deadline was set as a date, that date.
 local function written_at(record)
   if #record < length_at then return 0 end
   local deadline, age = struct.unpack(">I5I4", record, 8)
   return (deadline - age - 1) * 1000
 end
 
--- Which of many sessions stay, when the others end.
+-- Sessions that stay while others end.
 
 -- Whether a session began later than `began_by`. Of a guest's session it is known when it was seen and when its record
 -- was written, but not when it began.
@@ -129,16 +133,14 @@ local function sort_out_ending(sids, began_by, since, kept_sids, kept_users)
   return ending, places, stays, looked_at
 end
 
---- create_fast: Add a session under a sid that is certainly new. This is the short way, for most creates; `create` does the
--- rest.
+--- create_fast: Add a session under a sid that is certainly new. This is the short way to create, and enough for most.
 -- KEYS: login expire totals seen_list online_user? online_user_of? blocked?
 -- ARGV: sid record at due user_id limit:number full_at:number
 -- ONCE: first
--- seen_list is recent and the next three are given if there is a user; else it is guests. The record was made `at` that
--- time. A user id of "" stands for a guest. `limit` and `full_at` are as in above_limit: `create` must be asked where
--- one of the user's sessions may have to end, or the user is or was blocked.
--- Reply: 1. Or nothing is written: 0 if `create` must be asked, which a repetition is told, too; or as text the time
--- by which the record must be made.
+-- With a user, seen_list is recent, and the next three keys are given. For a guest, whose user id is "", it is guests. The
+-- record was made at the time `at`. `limit` and `full_at` are as in above_limit.
+-- Reply: 1. Or nothing is written: as text the time by which the record must be made; or 0, and `create` must be called:
+-- one of the user's sessions may have to end, the user is or was blocked, or this is a repetition.
 if not first or is_blocked(user_id) or has_old_block then return 0 end
 local expected = steady_time_of(seen_list)
 if not is_made_at(at, expected) then return digits(expected) end
@@ -163,13 +165,13 @@ end
 redis.pcall("HINCRBY", totals, "created", 1)
 return 1
 
---- create: Add a session. Only this script and `create_fast` add any.
+--- create: Add a session. Only this script and `create_fast` add sessions.
 -- KEYS: partition
 -- ARGV: sid record user_id login_time at due:number limit:number policy full_at:number viewed:list
 -- ONCE: is_new:flag
--- `is_new` says that nobody can have had this sid. A session that comes from another partition brings what it viewed
--- there: item, time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what
--- happens above that, `full_at` as in above_limit. The rest is as in `save`.
+-- `is_new` says that the sid was never used. `viewed` are the items of a session that comes from another partition: item,
+-- time, item, time, … `limit` is how many sessions the user may have (nil: any number), `policy` what happens above that,
+-- `full_at` as in above_limit. The rest is as in `save`.
 -- Reply: "saved", then "crowded" if the user may still have too many. Or nothing is written: "taken" if another session
 -- has this sid; "clock" and the time by which the record must be made; "refused"; "blocked"; "again" if it may be
 -- refused, and entries that do not count were taken out. See with_ended.
@@ -195,11 +197,11 @@ if not viewed then redis.pcall("HINCRBY", totals, "created", 1) end
 return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncounted) })
 
 --- save_fast: Replace the record of a session that is still as it was loaded. This is the short way, for most saves;
--- `save` does the rest.
+-- `save` is for all others.
 -- KEYS: login expire
 -- ARGV: sid loaded record due
 -- `loaded` is the revision that was loaded, `due` a deadline, or "" to keep the one there is. A later deadline stays.
--- Reply: 1. Or nothing is written: the record that is there; or false or 0, and `save` must be asked.
+-- Reply: 1. Or nothing is written: the record that is there; or false or 0, and `save` must be called.
 local found = redis.call("HGET", login, sid)
 if not found or string.sub(found, 2, 7) ~= loaded then return found end
 -- pcall: a full server refuses it, and `save` can make room.
@@ -207,8 +209,7 @@ if type(redis.pcall("HSET", login, sid, record)) == "table" then return 0 end
 if due ~= "" then redis.call("ZADD", expire, "XX", "GT", due, sid) end
 return 1
 
---- save: Replace the record of a session that is still there, and still as it was loaded. For all saves that `save_fast`
--- is not for.
+--- save: Replace the record of a session that is still there, and still as it was loaded.
 -- KEYS: partition
 -- ARGV: sid record user_id login_time at due:number later_stays:flag loaded
 -- The record was made `at` that time. A guest has "" as user id and login time. `later_stays` keeps a later deadline.
@@ -255,9 +256,8 @@ return moved == 1 and 1 or 0
 -- sid tells late requests.
 -- KEYS: partition
 -- ARGV: old_sid sid record user_id login_time at due:number loaded limit:number policy full_at:number follows:flag
--- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and
--- `full_at` are as in `create`, the rest as in `save`. `follows` says that who watches the old sid is to watch the new
--- one.
+-- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and `full_at` are as in
+-- `create`, the rest as in `save`. With `follows`, sockets that watch the old sid go on under the new one.
 -- Reply: as that of `save`. But "saved" is followed by "crowded" if the user may still have too many; it may be
 -- "refused" or "again", as in `create`; and it is "blocked" whoever was the user before.
 local note, note_lifetime = "rotated " .. sid, 300000
@@ -294,13 +294,13 @@ return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncoun
 --- end_sids: End sessions that are named.
 -- KEYS: partition
 -- ARGV: reason message began_by:number since:number kept_sids:list kept_users:list sids...
--- There are up to AT_ONCE_MAX `sids`. A reason of "" says that nobody is told: nobody has had these sessions. The message
--- is for their users to read. Which sessions stay: see sort_out_ending.
+-- There are up to AT_ONCE_MAX `sids`. With a reason of "", no end is reported: nobody has used these sessions. The message
+-- is for their users. Which sessions stay: see sort_out_ending.
 -- Reply: how many sids it has dealt with, and the new sids of those that have got another key. See with_ended.
 local ending, places, _, dealt_with = sort_out_ending(sids, began_by, since, kept_sids, kept_users)
 local count = remove_sessions(ending, reason ~= "" and reason, nil, false, message)
 if count < #ending then dealt_with = places[count + 1] - 1 end
--- If all have ended now, none has moved, and no note needs to be read.
+-- If this call has ended all of them, none has moved, and no note needs to be read.
 local moved = {}
 for index = 1, ended[2] == count and 0 or count do
   local sid = string.match(note_of(ending[index]), "^rotated (%S+)")
@@ -311,8 +311,8 @@ return with_ended({ dealt_with, moved })
 --- end_range: End up to AT_ONCE_MAX sessions of a list, by their scores in it.
 -- KEYS: partition source
 -- ARGV: reason message began_by:number since:number kept_sids:list kept_users:list low high skipped:number
--- `source` is the list, `low` and `high` are scores in it. So many of the lowest are left out, because they stay. The
--- rest is as in `end_sids`.
+-- `source` is the list, `low` and `high` are scores in it. The `skipped` lowest are left out, because they stay. The rest
+-- is as in `end_sids`.
 -- Reply: 1 if that was not all, else 0; and where to go on: the score, and how many to leave out there. See with_ended.
 local sids, scores = {}, {}
 local flat = redis.call("ZRANGE", source, low, high, "BYSCORE", "LIMIT", skipped, AT_ONCE_MAX, "WITHSCORES")

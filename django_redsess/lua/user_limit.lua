@@ -1,6 +1,8 @@
 -- How many sessions a user may have.
+-- Other names: KEYS and ARGV of a script are locals of it. AT_ONCE_MAX, now, remove_sessions and with_ended are in
+-- common.lua.
 
--- Of a user with more sessions, only those that signed in first are looked at.
+-- If a user has more sessions, only so many are looked at: those that signed in first.
 local looked_at_max = 1000
 
 -- How many of a user's sessions there are besides these two sids (the second may be nil), of `others` in all.
@@ -11,8 +13,8 @@ local function count_others(others, list, sid, old_sid)
   return others
 end
 
--- The same sessions in the order of sign-in: those that are not due; those that are; the place of each; and when it
--- signed in.
+-- Sort the user's sessions besides these two sids by sign-in. Returns: those that are not due; those that are; the place
+-- of each; and when it signed in.
 local function sort_others(list, sid, old_sid)
   local flat = redis.call("ZRANGE", list, 0, looked_at_max - 1, "WITHSCORES")
   local sids, live, overdue, place, signed_in = {}, {}, {}, {}, {}
@@ -31,7 +33,7 @@ local function sort_others(list, sid, old_sid)
   return live, overdue, place, signed_in
 end
 
--- Those of `live` that have a record. The others are added to `overdue`: entries of a store that was restored in part.
+-- Return the sids of `live` that have a record. Add the others to `overdue`: a store that was restored in part has some.
 local function with_record(live, overdue)
   -- Each session has a record and a deadline. To look for each record takes longer.
   if redis.call("HLEN", login) >= redis.call("ZCARD", expire) then return live end

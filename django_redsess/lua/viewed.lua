@@ -1,12 +1,14 @@
 -- The items that sessions viewed, and how often.
+-- Other names: KEYS and ARGV of a script are locals of it. MOVED_MS, deadline_ahead, digits, now and with_ended are in
+-- common.lua, relieve, says_full and spared in eviction.lua.
 
--- A count that is stored; another program may have written any text, and any score. What is no number is 0.
+-- Read a stored count. Another program may have written any text, and any score. A text that is no number counts 0.
 local function count_in(stored)
   local count = tonumber(stored) or 0
   return count == count and math.max(-(2 ^ 53), math.min(count, 2 ^ 53)) or 0
 end
 
--- The views of items that are gone do not count any more. pcall: the number of all views may be no number.
+-- Take the views of removed items off the number of all views. pcall: another program may have written any text there.
 local function uncount(views)
   redis.pcall("HINCRBY", totals, "views", digits(-views))
 end
@@ -14,8 +16,8 @@ end
 -- How often items were viewed by all visitors. The script's KEYS have `popularity` and `totals`.
 
 -- Up to two of the least viewed items besides this one, and how many views they have. Among items with equally many
--- views, `turn` chooses: it is another number each time. If the last in the order of bytes went always, no new item
--- with such a name would ever stay.
+-- views, `turn` chooses: it is another number each time. If the last in the order of bytes always went, no new item with
+-- such a name would ever stay.
 local function least_viewed(item, count, turn)
   local card = redis.call("ZCARD", popularity)
   local lowest = redis.call("ZRANGE", popularity, -1, -1, "WITHSCORES")[2]
@@ -62,7 +64,7 @@ local function record_view(sid, item, keep, items_max)
   if popularity then count_view(item, items_max) end
 end
 
--- About how many bytes one item takes, in what a session viewed and in what all viewed.
+-- About how many bytes one item takes, in the list of its session and in the count of all views.
 local entries_of_item = 300
 
 -- Record a view, as the first write of a script. On a full server, guests' sessions are ended, and it is recorded then.
@@ -105,7 +107,7 @@ return deadline_ahead(sid) and redis.call("ZRANGE", viewed_by .. sid, 0, limit -
 -- KEYS: items
 -- ARGV: item?
 -- `items` are those that it viewed. Without an item, all are forgotten.
--- Reply: how many items those were.
+-- Reply: how many items were forgotten.
 if item then return redis.call("ZREM", items, item) end
 local count = redis.call("ZCARD", items)
 redis.call("DEL", items)
@@ -136,7 +138,7 @@ return {
 --- trim_items: Remove the least viewed items.
 -- KEYS: totals popularity
 -- ARGV: keep:number limit:number
--- So many items stay. At most `limit` are removed.
+-- `keep` items stay. At most `limit` are removed.
 -- Reply: how many it removed, and how many are still too many.
 local above = redis.call("ZCARD", popularity) - keep
 local count, views = math.max(0, math.min(above, limit)), 0
@@ -151,7 +153,7 @@ return { count, math.max(0, above - count) }
 -- KEYS: totals popularity
 -- ARGV: items...
 -- No items stands for all.
--- Reply: how many views those were.
+-- Reply: how many views were removed.
 local views = 0
 if #items == 0 then
   views = count_in(redis.call("HGET", totals, "views"))
