@@ -19,7 +19,18 @@ from tests.helpers.clusters import HalfMoved, cluster_caches
 from tests.helpers.every_operation import request
 from tests.helpers.oracle import disagreements
 from tests.helpers.slot_operations import OPERATIONS, World, reads_of
-from tests.helpers.store import attempts, drive, faults, have_partitions, keyspace, operations, reading, scripts, stored
+from tests.helpers.store import (
+    attempts,
+    drive,
+    faults,
+    have_agreed,
+    have_partitions,
+    keyspace,
+    operations,
+    reading,
+    scripts,
+    stored,
+)
 
 pytestmark = pytest.mark.both_servers
 
@@ -116,6 +127,7 @@ def test_what_only_reads_reads_all_or_is_refused(nodes) -> None:
 
 
 def test_a_read_whose_deadline_can_not_be_moved_works(nodes, settings) -> None:
+    have_agreed()
     partition = keyspace().partitions[0]
     slot = HalfMoved(nodes, partition.tag)
     world = World(slot.source.client)
