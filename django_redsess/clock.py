@@ -9,10 +9,10 @@ from functools import partial
 
 
 def _counting() -> Callable[[], float]:
-    # In a test that freezes time, freezegun replaces time.monotonic in each module that has imported it. Its times are
-    # decades ahead of the real ones. What was noted then would hold for decades after the test.
-    # On Linux, CLOCK_MONOTONIC stands still while the computer sleeps. A time that was just told would be believed for
-    # another second, though hours have passed. A sandbox may lack the other clock.
+    # In a test that freezes time, freezegun replaces time.monotonic in each module that has imported it. Frozen times
+    # are decades off the real ones. A time-out noted then would last for decades after the test.
+    # On Linux, CLOCK_MONOTONIC stands still while the computer sleeps. After hours of sleep, the server's time would
+    # still count as fresh for a second. A sandbox may lack CLOCK_BOOTTIME.
     for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
         with suppress(AttributeError, OSError):
             count = partial(time.clock_gettime, getattr(time, name))

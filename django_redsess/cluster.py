@@ -72,7 +72,7 @@ def _address(url: str) -> Address:
 
 
 class _SessionsOnly:
-    """Stands for redis-py's client: the cache finds no command here."""
+    """Stands for redis-py's client, but has no commands."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.connection_pool = cluster

@@ -1,5 +1,5 @@
 """
-What a forked process begins anew: locks first of all.
+What a forked process resets: above all, locks.
 
 A child has one thread. A lock that another thread of its parent had stays locked in it for ever.
 """
@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 
 class Resettable(Protocol):
-    """What a child begins anew, by ``reset()``."""
+    """An object that a forked child resets."""
 
     def reset(self) -> None: ...
 
@@ -27,7 +27,7 @@ def reset_in_child(each: Resettable) -> None:
 
 
 def resettables() -> list[Any]:
-    """Return all that a child begins anew."""
+    """Return all objects that a child resets."""
     return list(_resettables)
 
 
@@ -47,7 +47,7 @@ class Lock:
         reset_in_child(self)
 
     def reset(self) -> None:
-        """Take a lock that nobody has."""
+        """Replace the lock by a free one."""
         # Looked up now: gevent replaces it.
         self._lock = threading.Lock()
 

@@ -98,7 +98,7 @@ def _decorated_pattern(each: Any, decorate: Callable[[Any], Any]) -> URLPattern 
 
 
 class _Turns:
-    """What :func:`one_at_a_time` was told."""
+    """The arguments of :func:`one_at_a_time`."""
 
     def __init__(self, wait: float, hold: float, otherwise: Otherwise) -> None:
         self.wait, self.hold, self.otherwise = wait, hold, otherwise
@@ -136,7 +136,7 @@ class _Turns:
         """Wait for the lock. Return whether the view is to be called."""
         outcome = yield from lock.taking(self.wait)
         if outcome != "locked":
-            # There is nothing to give back.
+            # The request has no lock to give back.
             del django_request(request).__dict__[LOCK]
         if outcome == "late":
             return False
@@ -157,7 +157,7 @@ def _new_lock(request: HttpRequest, hold: float) -> SessionLock | None:
     if session is None:
         raise ImproperlyConfigured(NO_SESSION)
     plain = django_request(request)
-    # By what the request brought, since the object may have another key by now, which no other request has.
+    # By the key in the cookie: the session object may have another key by now, which no other request has.
     key = (session.visit.key if session.visit is not None else None) or cookie_key(plain)
     if key is None or not is_session_key(key) or LOCK in plain.__dict__:
         return None
@@ -168,7 +168,7 @@ def _new_lock(request: HttpRequest, hold: float) -> SessionLock | None:
 
 
 def _is_awaited(request: HttpRequest) -> bool:
-    """Tell whether a function that is no coroutine function is called in an event loop, so that it must not block."""
+    """Tell whether a plain function is called in an event loop, so that it must not block."""
     if not isinstance(django_request(request), ASGIRequest):
         return False
     try:

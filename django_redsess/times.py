@@ -1,8 +1,8 @@
 """
 Times, with ``USE_TZ`` and without.
 
-Each datetime that the package returns is aware. Those in columns of the database are as Django has them: without
-``USE_TZ`` they are naive, in ``TIME_ZONE``. A naive datetime that a caller gives is read in the same way.
+Each datetime that the package returns is aware. Columns of the database have datetimes as Django does: without
+``USE_TZ`` they are naive, in ``TIME_ZONE``. A naive argument is read in the same way.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def to_aware(at: datetime, *, not_before: datetime | None = None) -> datetime:
     """
     Return ``at`` as an aware datetime: a naive one is in ``TIME_ZONE``.
 
-    The hour in which summer time ends comes twice. A naive time in it is of the first, unless its ``fold`` is set, or
-    the first is earlier than ``not_before``.
+    The hour in which summer time ends comes twice. A naive time in it belongs to the first, unless its ``fold`` is set,
+    or the first is earlier than ``not_before``.
     """
     if timezone.is_aware(at):
         return at
@@ -40,6 +40,6 @@ def to_column(at: datetime) -> datetime:
 
 
 def midnight(day: date) -> datetime:
-    """Return when ``day`` begins in the present time zone. Two of them differ by 25 hours where summer time ends."""
+    """Return when ``day`` begins in the present time zone. The day on which summer time ends has 25 hours."""
     # In UTC: Python subtracts datetimes of one time zone as if its offset never changed.
     return timezone.make_aware(datetime.combine(day, time.min)).astimezone(UTC)

@@ -1,6 +1,6 @@
 --- acl: Read what the user of this connection may not do. Nothing is changed: the server looks up its rules.
 -- ARGV: commands:list names...
--- `names` are keys.
+-- `names` are keys. It uses no block of other files.
 -- Reply: the commands that the server does not know, or that may be run on none of the keys; and the keys on which one
 -- of the other commands may not be run.
 if not redis.acl_check_cmd then return { {}, {} } end
@@ -9,9 +9,9 @@ local ARGUMENTS_MAX = 4
 
 local function is_allowed(command, key)
   local arguments = {}
-  for place = 1, ARGUMENTS_MAX do arguments[place] = key end
+  for position = 1, ARGUMENTS_MAX do arguments[position] = key end
   -- The server finds the keys of a command among its arguments, so there must be enough of them; Redis 8 refuses too
-  -- many. pcall: it raises an error for these, and for a command that it does not know, such as one that was renamed.
+  -- many. pcall: the server raises an error for too many, and for an unknown command, such as a renamed one.
   for count = ARGUMENTS_MAX, 0, -1 do
     local known, allowed = pcall(redis.acl_check_cmd, command, unpack(arguments, 1, count))
     if known then return allowed end

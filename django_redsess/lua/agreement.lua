@@ -6,13 +6,13 @@
 -- `begins` writes what is missing. `takes_key` makes the store take a new key that it does not know.
 -- Reply: number of partitions and format, as the store has them, or "" if they are missing; "1" if it knows one of these
 -- keys, else ""; the reply of TIME. Or an error, if another program has written the number or the format.
--- pcall: a full server, or a replica, refuses these writes and still serves reads.
+-- It uses no block of other files. pcall: a full server, or a replica, refuses these writes and still serves reads.
 if begins then
   redis.pcall("HSETNX", meta, "partitions", partitions)
   redis.pcall("HSETNX", meta, "format", format)
 end
 local found = redis.call("HMGET", meta, "partitions", "format", "keys")
--- What another program has written is met as a key of another type is.
+-- A foreign value gets the same error as a key of another type.
 if not string.match(found[1] or partitions, "^%d%d?%d?%d?$") or not string.match(found[2] or format, "^%w%w?$") then
   return redis.error_reply("WRONGTYPE " .. meta .. " has what no release of django-redsess writes")
 end

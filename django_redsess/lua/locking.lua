@@ -1,32 +1,31 @@
 -- Locks: the requests of one session pass one after the other, in the order in which they came.
+-- `now`, `digits` and `AT_ONCE_MAX` are of common.lua; `lock`, `waiting` and `alive` are KEYS of the scripts.
 
 -- How long a waiter counts as alive after it has asked, in milliseconds. It asks several times a second.
 local ALIVE_MS = 2000
 
--- The queue of those who wait for a lock. The script's KEYS have `lock`, `waiting` and `alive`.
-
--- Take somebody out of the queue.
+-- Take a request out of the queue.
 local function leave_line(token)
   redis.call("ZREM", waiting, token)
   redis.call("ZREM", alive, token)
 end
 
--- For how long the request with this token has the lock at most, in milliseconds: its token ends with that. Nil for what
--- another program has written.
+-- For how long the request with this token has the lock at most, in milliseconds: the end of the token. Nil for a token
+-- of another program.
 local function hold_of(token)
   local hold = tonumber(string.match(token, ":(%d+)$"))
   return hold and math.min(hold, 2 ^ 53)
 end
 
--- Have the lock of `holder` end in time. After the clock stepped back, it would last longer by that step. A lock that
--- another program wrote may have no end.
+-- Have the lock of `holder` end in time. If the clock stepped back, the lock would last longer by that step. A lock of
+-- another program may have no end.
 local function bound_life(holder, otherwise)
   local longest, left = hold_of(holder) or otherwise, redis.call("PTTL", lock)
   if left < 0 or left > longest then redis.call("PEXPIRE", lock, digits(longest)) end
 end
 
--- Take out those who have not asked for a while. A clock that went back would keep them: so it forgets what is far
--- ahead. Who is forgotten and asks again goes to the end.
+-- Take out requests that have not asked for a while. If the clock stepped back, they would stay: so times far ahead go,
+-- too. A request that was taken out and asks again goes to the end.
 local function forget_dead()
   for _, range in ipairs({ { "-inf", digits(now) }, { "(" .. digits(now + ALIVE_MS), "+inf" } }) do
     local dead = redis.call("ZRANGE", alive, range[1], range[2], "BYSCORE", "LIMIT", 0, AT_ONCE_MAX)
@@ -34,7 +33,7 @@ local function forget_dead()
   end
 end
 
--- Who is first in line; nil for nobody. Who is not known to be alive was put there by another program.
+-- The first request in line, or nil. An entry that is not in `alive` is of another program.
 local function first_in_line()
   for _ = 1, AT_ONCE_MAX do
     local first = redis.call("ZRANGE", waiting, 0, 0)[1]
@@ -43,8 +42,7 @@ local function first_in_line()
   end
 end
 
--- Put somebody at the end of the queue, if not in it already, and note that the waiter is alive. Returns how many are
--- ahead.
+-- Put a request at the end of the queue, unless it is in it, and note that it is alive. Returns how many are ahead.
 local function wait_in_line(token)
   local number = redis.call("ZSCORE", waiting, token)
   if not number then
@@ -60,9 +58,9 @@ end
 --- lock: Take the lock of a session, or a place among those who wait for it.
 -- KEYS: login lock waiting alive
 -- ARGV: sid token waits:flag anywhere:flag
--- The first in line takes the lock once nobody has it, for as many milliseconds as its token says. Who already has it,
--- as after a lost reply, keeps it as it is. Without `waits`, who does not get it at once leaves the line. A session that
--- is gone has no lock, unless it may live elsewhere, too: `anywhere`.
+-- The first in line takes the lock once it is free, for as many milliseconds as its token says. A request that has the
+-- lock, as after a lost reply, keeps it. Without `waits`, a request that does not get the lock at once leaves the line. A
+-- session that is gone has no lock, unless the other store may have it: `anywhere`.
 -- Reply: "locked"; "gone"; or how many are ahead in line.
 if not anywhere and redis.call("HEXISTS", login, sid) == 0 then
   leave_line(token)

@@ -1,7 +1,7 @@
 """
-Observers are told of each operation on the store, and of rare events: for metrics and traces. Public.
+Observers get a call for each operation on the store, and for rare events: for metrics and traces. Public.
 
-``REDSESS["OBSERVERS"]`` names them. Where it names none, nothing is called and nothing is asked.
+``REDSESS["OBSERVERS"]`` names them. Without observers, nothing is called and nothing is measured.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Server(NamedTuple):
 
 class Observer(Protocol):
     """
-    What a class that ``REDSESS["OBSERVERS"]`` names has to offer. It is made once in a process, without arguments.
+    The protocol of the classes in ``REDSESS["OBSERVERS"]``. Each is instantiated once in a process, without arguments.
 
     Its methods are called in the thread, or in the task, whose operation it was: so a tracer finds the span of the
     request. They must return at once, since each request waits for them. In an event loop, all requests do.
 
-    One that raises is logged, and not called again in this process. One that takes more than 5 ms a call on average is
-    logged when that adds up to a second, and not called for a minute; at the next time for two, up to an hour. A call
-    under way can't be broken off: one that never returns holds its request for ever.
+    An observer that raises is logged, and not called again in this process. An observer that takes more than 5 ms a
+    call on average is logged when that adds up to a second, and not called for a minute; the next time for two, up to
+    an hour. A call can't be interrupted: if it never returns, its request never ends.
     """
 
     def operation(self, name: str, server: Server, seconds: float, error: BaseException | None) -> None:
@@ -72,7 +72,7 @@ class Observer(Protocol):
 
 
 class FailedObserver(NamedTuple):
-    """Why the observer of this ``path`` could not be made, and what a person can do."""
+    """Why the observer at ``path`` could not be instantiated, and what a person can do."""
 
     path: str
     why: str
@@ -80,17 +80,17 @@ class FailedObserver(NamedTuple):
 
 
 CALL_SECONDS = 0.005
-"""What a call may take on average. With many busy threads, a short one waits for the interpreter now and then."""
+"""How long a call may take on average. With many busy threads, even a short call waits for the interpreter at times."""
 
 SPARE_SECONDS = 1.0
-"""How much more than that an observer may take in all, before it is left out for a while."""
+"""How far an observer may exceed that in all, before it is paused."""
 
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 60.0, 3600.0
-"""How long it is left out at first, and at most: each pause is twice as long as the last one."""
+"""How long the first pause is, and the longest: each pause is twice as long as the one before."""
 
 
 class CalledObserver:
-    """An observer that is called, and the time that it has taken since it was made or was left out."""
+    """An observer that is called, and the time that it has taken since it was instantiated or paused."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
@@ -102,7 +102,7 @@ class CalledObserver:
         self.calls, self.seconds, self.excess = 0, 0.0, 0.0
 
     def took(self, seconds: float, now: float) -> None:
-        """Note that a call took ``seconds``, until ``now``. Leave the observer out for a while if that is too much."""
+        """Note that a call took ``seconds``, until ``now``. Pause the observer if that is too much."""
         self.excess = max(0.0, self.excess + seconds - CALL_SECONDS)
         # Calls of other threads may return during a pause.
         if self.excess <= SPARE_SECONDS or now < self.pauses_until:
@@ -117,19 +117,19 @@ class CalledObserver:
 
 
 chosen: tuple[CalledObserver, ...] = ()
-"""Those that ``REDSESS["OBSERVERS"]`` names, without those that could not be made or have raised."""
+"""The observers that are called: all in ``REDSESS["OBSERVERS"]`` but those that failed."""
 
 not_made: list[FailedObserver] = []
-"""Those that could not be made. The site runs without them, and a check tells of them."""
+"""Observers that could not be instantiated. The site runs without them, and a check reports them."""
 
 _named: tuple[str, ...] = ()
 
 
 def choose_observers() -> None:
     """
-    Make the observers that the setting names, unless it names the same as before.
+    Instantiate the observers in the setting, unless it is the same as before.
 
-    One that can't be made is logged and left out. A setting of the wrong kind is left to the checks.
+    An observer that can't be instantiated is logged and left out. A setting of the wrong kind is left to the checks.
     """
     global chosen, _named
     redsess = getattr(settings, "REDSESS", {})
@@ -163,7 +163,7 @@ def _make_observer(path: str) -> CalledObserver | None:
 
 
 def notify_operation(name: str, server: Server, seconds: float, error: BaseException | None) -> None:
-    """Tell all observers of an operation."""
+    """Call all observers for an operation."""
     began = monotonic()
     for each in chosen:
         if began < each.pauses_until:
@@ -180,7 +180,7 @@ def notify_operation(name: str, server: Server, seconds: float, error: BaseExcep
 
 
 def notify_event(name: str, **facts: object) -> None:
-    """Tell all observers of an event."""
+    """Call all observers for an event."""
     began = monotonic()
     for each in chosen:
         if began < each.pauses_until:

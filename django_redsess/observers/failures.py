@@ -23,7 +23,7 @@ _CODES: dict[type[RedisError], str] = {
     exceptions.ReadOnlyError: "READONLY",
     exceptions.TryAgainError: "TRYAGAIN",
 }
-"""redis-py takes these prefixes off the texts of errors. Before version 6 it tells them nowhere else."""
+"""redis-py takes these prefixes off the texts of errors. Before version 6 they are nowhere else."""
 
 
 _OUTCOMES = {"OOM": "full", "READONLY": "read_only", "NOREPLICAS": "no_replicas"}
@@ -46,7 +46,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return how an operation has failed that raised ``error``."""
+    """Return how an operation that raised ``error`` has failed."""
     is_outage = isinstance(error, SessionStoreUnavailable)
     cause = error.__cause__ or error if is_outage else error
     # Steps whose task is cancelled are closed.

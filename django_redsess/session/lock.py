@@ -1,8 +1,8 @@
 """
-The lock of a session: the requests that want it have it one after the other, in the order in which they came.
+The lock of a session: requests get it one after the other, in the order in which they came.
 
-A request that waits asks again after a pause. It holds no connection meanwhile. A request that has the lock and dies
-holds nobody for longer than the lock lasts. Nothing else looks at the lock: saves merge, with it and without.
+A waiting request asks again after a pause, and holds no connection meanwhile. If a request dies, its lock still ends in
+time. Nothing else looks at the lock: saves merge with it and without.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from django_redsess.transport.scripts import Script
 from django_redsess.transport.steps import ScriptCall, Steps, adrive, drive, in_store
 
 PAUSE_MIN = 0.005
-"""Seconds between two questions of the first in line. Those behind wait so much longer for each who is ahead."""
+"""Seconds between two questions of the first in line. Each request ahead adds as much to the pause."""
 
 PAUSE_MAX = 0.5
 """Seconds. Well below ``ALIVE_MS`` in ``lua/locking.lua``."""
 
 PAUSE_IN_PLACE_MAX = 0.25
-"""Seconds. A request that keeps its place for long asks less often, and not less often than this for that."""
+"""Seconds. A request that stays at its place in line asks less and less often, down to once in this time."""
 
 LEFT_OVER_AT_ONCE = 20
-"""How many locks that were left over in an outage a request gives back for others, at most."""
+"""How many locks left over from an outage one request gives back, at most."""
 
 
 class SessionLock:
     """
-    The lock of ``session``, as one request has it, waits for it, or will.
+    The lock of ``session`` for one request, which has the lock, waits for it, or will.
 
-    ``sid`` is that of the key in the cookie. It is in the store that the settings describe, wherever the session is
-    while sessions move between stores. The request has the lock for up to ``hold`` seconds.
+    ``sid`` is that of the key in the cookie. The lock is in the store that the settings describe, even while sessions
+    move between stores. The request has the lock for up to ``hold`` seconds.
     """
 
     def __init__(self, session: SessionStore, sid: str, hold: float) -> None:
@@ -58,7 +58,7 @@ class SessionLock:
         until = monotonic() + wait
         ahead, since = -1, monotonic()
         while True:
-            # Requests that are in line behind one of them would else wait for as long as it lasts.
+            # A lock that is left over holds the requests behind it until it ends.
             if left_over:
                 yield from _giving_left_over_back(self.partition)
             left = until - monotonic()
@@ -96,11 +96,11 @@ class SessionLock:
         drive(self._giving_back_now_or_later())
 
     async def agive_back(self) -> None:
-        """Await what :meth:`give_back` does."""
+        """Give the lock back as :meth:`give_back`, in an event loop."""
         await adrive(self._giving_back_now_or_later())
 
     def _giving_back_now_or_later(self) -> Steps[None]:
-        # A request waits only once for a server that does not answer. One that is full answers at once.
+        # A request waits only once for a server that does not answer. A full server answers at once.
         if self.session.unavailable is not None and server_of(self.partition).outages.out_of_reach.is_known:
             left_over.append(self)
             return
@@ -111,11 +111,11 @@ class SessionLock:
 
 
 left_over: deque[SessionLock] = deque(maxlen=1000)
-"""Locks that this process could not give back in an outage. Its requests that want a lock, or wait for one, do so."""
+"""Locks that this process could not give back in an outage. Its next requests that want a lock give them back."""
 
 
 def _giving_left_over_back(partition: Partition) -> Steps[None]:
-    """Give back some of the locks in ``partition`` that were left over. Of several requests, one gives each back."""
+    """Give back some of the left-over locks in ``partition``. Each lock is given back by one request only."""
     for lock in [each for each in left_over.copy() if each.partition == partition][:LEFT_OVER_AT_ONCE]:
         try:
             left_over.remove(lock)
@@ -130,11 +130,10 @@ def _giving_left_over_back(partition: Partition) -> Steps[None]:
 
 def reading_anew(session: SessionStore) -> Steps[None]:
     """
-    Let what was loaded before the lock was had be what is stored now.
+    Refresh a session that was loaded before its request got the lock.
 
-    What was changed before is saved: a save merges. Without changes, the session is loaded again. Nothing is sent for a
-    session that was not loaded, or is not stored yet. Raises UpdateError if the session is not the same user's any
-    more.
+    A changed session is saved: a save merges. Without changes, the session is loaded again. Nothing is sent for a
+    session that was not loaded, or is not stored yet. Raises UpdateError if the session is no longer the same user's.
     """
     if "_session_cache" not in session.__dict__ or session.saved_key is None:
         return

@@ -1,8 +1,8 @@
 """
 What a site and its store must agree on: the format of records, the number of partitions, and the ``SECRET_KEY``.
 
-It is in a key ``meta``, and with several partitions in a copy of that key in each. A process asks each partition once,
-before it first uses it.
+A key ``meta`` has it. With several partitions, each has a copy of that key. A process asks each partition once, before
+it first uses the partition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT = b"5"
 
 
 class StoredMeta(NamedTuple):
-    """A key ``meta``: partitions and format, each ``""`` if it is missing, and whether it knows one of our keys."""
+    """A key ``meta``: partitions and format, each ``""`` if missing, and whether the store knows one of our keys."""
 
     partitions: str
     format: str
@@ -35,7 +35,7 @@ class StoredMeta(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """Why a store does not suit this site, and what a person can do. ``about`` says what they differ in."""
+    """Why a store does not suit this site, and what a person can do. ``about`` names what differs."""
 
     about: str
     message: str
@@ -44,11 +44,11 @@ class Mismatch(NamedTuple):
 
 def agree(partitions: Sequence[Partition]) -> Sends[None]:
     """
-    Ask those of the ``partitions`` that this process has not asked yet. Raises ImproperlyConfigured for a mismatch.
+    Ask the ``partitions`` that this process has not asked yet. Raises ImproperlyConfigured for a mismatch.
 
-    A copy in the partition itself is enough. So a node that is not used is not asked.
+    A copy in the partition itself is enough. So nodes that are not used are not asked.
     """
-    # With a wrong number of partitions every session is looked for where it is not. With another site's SECRET_KEY
+    # With a wrong number of partitions, every session is looked for in the wrong place. With another site's SECRET_KEY,
     # none can be read, but all can be ended.
     asked = [each for each in partitions if each.tag not in server_of(each).agreed]
     if not asked:
@@ -56,8 +56,8 @@ def agree(partitions: Sequence[Partition]) -> Sends[None]:
     space = keyspace()
     found = yield from _read_meta(space, asked, begins=space.count == 1)
     _refuse_mismatch(space, [each for each in found if space.count == 1 or each[:2] != ours(space)])
-    # A site with another number of partitions may use names that no copy has. And a copy that nobody has used for long
-    # may not know the present SECRET_KEY. Then the one decides that all sites know.
+    # A site with another number of partitions may use names that no copy has. And a copy that was not used for long may
+    # not know the present SECRET_KEY. Then the key decides whose name all sites know.
     unsure = [each for each, there in zip(asked, found, strict=True) if not there.knows_key]
     if unsure:
         try:
@@ -97,7 +97,7 @@ def _read_meta(
             answers = yield from attempts.fetch(server, calls[0][0], script.name, packed, len(calls), 0)
         for number, (tag, keys), answer in zip(numbers, calls, answers, strict=True):
             if isinstance(answer, ResponseError):
-                # The server does not know the script, or the partition is elsewhere by now.
+                # The server does not know the script, or another server has the partition by now.
                 answer, _ = yield from attempts.run_script(tag, script, keys, args)
             server_of(partitions[number]).clock.learn(answer[3])
             replies[number] = answer
@@ -114,7 +114,7 @@ def _refuse_mismatch(space: Keyspace, found: Sequence[StoredMeta]) -> None:
 
 
 def fault_in(space: Keyspace, stored: Sequence[bytes | None]) -> Mismatch | None:
-    """Return what is wrong by the three fields of a key ``meta``; None if it is missing, or suits this site."""
+    """Return the mismatch by the three fields of a key ``meta``; None if it is missing, or suits this site."""
     partitions, written = map(_printable, stored[:2])
     keys = (stored[2] or b"").decode(errors="replace")
     knows_key = not keys or not set(keys.split()).isdisjoint(fingerprints(space.prefix))
@@ -169,7 +169,7 @@ def derived_key(secret_key: str | bytes, purpose: bytes, prefix: str) -> bytes:
     """
     Return a key of 32 bytes for this ``purpose`` (up to 16 bytes).
 
-    Each prefix has its own. So a record of one site is not valid at another with the same ``SECRET_KEY``.
+    Each prefix has a key of its own. So a record of one site is not valid at another with the same ``SECRET_KEY``.
     """
     secret = secret_key.encode() if isinstance(secret_key, str) else secret_key
     of_purpose = blake2b(secret, digest_size=32, person=purpose).digest()

@@ -1,8 +1,8 @@
 """
 The pool of redis-py that an entry of ``CACHES`` describes, whichever backend it has.
 
-django-redis makes one, for its clients behind Sentinel and for clusters, too. Of an entry of Django's RedisCache or of
-django-valkey the settings are read, and the pool is made here: Django has other pools in each thread, and django-valkey
+django-redis makes a pool itself, also behind Sentinel and for clusters. For an entry of Django's RedisCache or of
+django-valkey, the pool is made here from its settings: Django has other pools in each thread, and django-valkey has
 those of valkey-py. redis-py speaks to Valkey as well.
 """
 
@@ -60,7 +60,7 @@ class UnfitEntry(ImproperlyConfigured):
     """
     An entry of ``CACHES`` that can't hold sessions.
 
-    ``about`` is ``entry`` for one of another backend, ``backend`` for what only a cache of django-redis can have, and
+    ``about`` is ``entry`` for another backend, ``backend`` for a feature that only caches of django-redis have, and
     ``option`` for an option that redis-py does not have. ``hint`` says what to do.
     """
 
@@ -228,7 +228,7 @@ def _describe(pool_class: type[redis.ConnectionPool], url: Any, options: dict[st
     for option in ("socket_timeout", "socket_connect_timeout"):
         options.setdefault(option, TIMEOUT_SECONDS)
     if pool_class is redis.BlockingConnectionPool:
-        # As with the other pool: who waits for a connection waits no longer than for a reply.
+        # As in the other pool: the wait for a connection is no longer than the wait for a reply.
         of_url: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
         options.setdefault("timeout", of_url.get("socket_timeout", options["socket_timeout"]))
     return _Description(pool_class, url, options)
@@ -245,5 +245,5 @@ def _as_redis_url(url: Any) -> Any:
 
 
 def _names_of(found: Any) -> set[str]:
-    # Names, since what they stand for need not be installed.
+    # Names, because the packages need not be installed.
     return {f"{each.__module__}.{each.__qualname__}" for each in found.__mro__}

@@ -1,7 +1,7 @@
 """The nodes of a cluster: which of them serves which partition, and a pool of connections for each.
 
-The map is made of the reply to ``CLUSTER SLOTS``. redis-py has one too, but there all threads wait while one asks for
-it, and each node that does not answer costs all of them a time-out.
+The map is made of the reply to ``CLUSTER SLOTS``. redis-py has a map, too. But there all threads wait while one asks
+for the map, and each node that does not answer costs all of them a time-out.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Owners = list[Address | None]
 """For each hash slot, where its node is."""
 
 FRESH_SECONDS = 0.1
-"""A map that was asked for less than this ago is not asked for again."""
+"""The map is not asked for again within this time."""
 
 THREAD = "redsess-cluster-map"
 """The name of the thread that asks for the map."""
 
 TIMEOUT_SECONDS = 0.5
-"""The time-out that the README recommends. It is used for the map where an alias has none."""
+"""The time-out that the README recommends. The map has it if the alias has none."""
 
 
 class Cluster:
@@ -43,7 +43,7 @@ class Cluster:
     Stands for the pool of an alias whose server is a cluster.
 
     ``start`` are the addresses of some nodes: one that answers is enough. ``make_pool`` makes the pool of a node.
-    ``remap`` changes the addresses that the nodes tell, where those can't be reached from here.
+    ``remap`` changes addresses that the nodes tell and that can't be reached from here.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Cluster:
         self._owners: Owners = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._of_tag: dict[str, Pool] = {}
         self._moving: set[int] = set()
-        # For types it is a Pool.
+        # Typed as Any, because it stands for a Pool.
         self._nowhere: Any = _UnknownNode(self)
         self._lock = forks.Lock()
         self.reset()
@@ -94,15 +94,14 @@ class Cluster:
 
     @property
     def patience_seconds(self) -> float:
-        """How long a node may take to connect, and how long to tell the map. Then the next node is asked."""
+        """How long a node may take to connect, and to tell the map. Then the next node is asked."""
         return (self.any_node().connection_kwargs.get("socket_timeout") or TIMEOUT_SECONDS) / 2
 
     def refresh(self, lost: Pool | None = None) -> Future[None]:
         """
-        Ask for the map in a thread of its own, if none does so. The future is done when the map is there.
+        Ask for the map in a thread, unless one is asking. The future is done when the map is there, or no node answers.
 
-        It is done too when no node has answered. Then the map stays as it is. The node with the pool ``lost`` is asked
-        after the others.
+        If no node answers, the map stays as it is. The node with the pool ``lost`` is asked after the others.
         """
         with self._lock:
             asked = self._asked
@@ -115,7 +114,7 @@ class Cluster:
                 self._nowhere.why = f" ({error})"
                 asked.set_result(None)
             else:
-                # Not before: if this is interrupted, nobody waits for a thread that is not there.
+                # Not before: after an interruption, nobody must wait for a thread that was never started.
                 self._asked = asked
         return asked
 
@@ -128,17 +127,17 @@ class Cluster:
         self.refresh()
 
     def is_moving(self, slot: int) -> bool:
-        """Note that the cluster moves ``slot``. Tell whether that was known."""
-        known = slot in self._moving
+        """Note that the cluster moves ``slot``. Tell whether that was noted before."""
+        was_noted = slot in self._moving
         self._moving.add(slot)
-        return known
+        return was_noted
 
     def at(self, address: Address, by: Pool) -> Pool:
         """Return the pool of the node at ``address``, as the node with the pool ``by`` told it."""
         return self._pool(self._reached_at(address, by))
 
     def get_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Raise NotImplementedError. Only the cache would ask for a connection to no certain node."""
+        """Raise NotImplementedError: only a cache would ask for a connection to any node."""
         raise NotImplementedError("The connections of this alias are for sessions only.")
 
     def invalidate(self) -> None:
@@ -169,14 +168,14 @@ class Cluster:
 
     def _reached_at(self, told: Address, by: Pool) -> Address:
         host, port = told
-        # A node that does not know how it is reached leaves out the host: it is that of the node that was asked. "?"
-        # stands for a name that the node should have and has not.
+        # A node that does not know its own address leaves out the host: the host is that of the node that was asked.
+        # "?" stands for a missing name.
         address = (by.connection_kwargs["host"] if host in ("", "?") else host, port)
         return self._remap(address) if self._remap else address
 
     def _use_map(self, owners: Owners) -> None:
         self._moving = {slot for slot in self._moving if owners[slot] == self._owners[slot]}
-        # In this order: who looks up a tag meanwhile puts it into the old dictionary, which nobody reads again.
+        # In this order: a look-up of a tag meanwhile writes to the old dictionary, which nobody reads again.
         self._owners, self._of_tag = owners, {}
         if None not in owners:
             self._nowhere.outages.finish("are reached again")
@@ -188,7 +187,7 @@ class Cluster:
                 gone.close_idle()
 
     def _fetch_map(self, asked: Future[None], lost: Pool | None) -> None:
-        # Those first that are not known to be out of reach.
+        # Nodes that may be out of reach are asked last.
         known = [address for address in set(self._owners) if address]
         random.shuffle(known)
         known.sort(key=lambda address: (node := self._pool(address)) is lost or bool(node.outages.under_way))
@@ -202,7 +201,7 @@ class Cluster:
         finally:
             self._asked_at = monotonic()
             asked.set_result(None)
-            # ADDRESS_REMAP, or what gives passwords, may have asked a database. Nobody else closes this connection.
+            # ADDRESS_REMAP, or a provider of passwords, may have asked a database. Nobody else closes this connection.
             connections.close_all()
 
     def _fetch_map_from(self, address: Address) -> Owners:
@@ -213,14 +212,14 @@ class Cluster:
             name: min(pool.connection_kwargs.get(name) or patience, patience)
             for name in ("socket_timeout", "socket_connect_timeout")
         }
-        # Not one of the pool's: requests that wait for the node may have taken all of them.
+        # Not a connection of the pool: requests that wait for the node may have taken all of them.
         connection = pool.make_separate_connection(**timeouts)
         try:
             connection.connect()
             connection.send_command("CLUSTER", "SLOTS")
             return self._owners_in(connection.read_response(), pool)
         except Exception as error:
-            # Not only redis-py's: a name may be no name, and the site's function may fail.
+            # Not only redis-py's errors: the host may be no name, and the site's function may fail.
             self._nowhere.why = f" ({format_address(address)}: {words_of(error)})"
             return []
         finally:
@@ -235,7 +234,7 @@ class Cluster:
 
 
 class _UnknownNode:
-    """Stands for the pool of a node that is not known."""
+    """Stands for the pool of an unknown node."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.clock, self.outages, self.touched = cluster, Clock(), Outages(), TouchedSessions()

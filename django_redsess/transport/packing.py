@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 KEYS_OF_SESSION_MAX = 11
-"""How many keys a script about one session has. Those of lists may have hundreds, and each time others."""
+"""How many keys a script about one session has. Scripts of lists may have hundreds, and others each time."""
 
 COMMANDS = frozenset(
     (
@@ -34,10 +34,10 @@ COMMANDS = frozenset(
         *("ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE", "ZSCAN", "ZSCORE"),
     )
 )
-"""The commands that every site sends, beside those that its scripts run. All of this app are here or in the next."""
+"""The commands that every site sends, beside the commands in scripts. All others are in ``COMMANDS_OF_SOME``."""
 
 COMMANDS_OF_SOME = frozenset(("ASKING", "BLPOP", "CLUSTER|SLOTS", "CONFIG|GET", "INFO", "PING", "SELECT", "WAIT"))
-"""The commands that some sites send, as their settings say, and those of checks. No site is refused HELLO."""
+"""The commands that some sites send, as their settings say, and the commands of checks. No ACL can forbid HELLO."""
 
 Part = str | bytes
 """A name or an argument that is not a number."""
@@ -50,20 +50,20 @@ def pack_command(name: str, *parts: Part | int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def pack_head(parts: int, *first: Part) -> bytes:
-    """Return the beginning of a plain command of so many ``parts``: the ``first`` of them. It is kept for later."""
+    """Return the beginning of a plain command of so many ``parts``: the ``first`` ones. Results are cached."""
     return b"*%d\r\n%b" % (parts, _packed(*first))
 
 
 @lru_cache(maxsize=256)
 def pack_tail(*last: Part | int) -> bytes:
-    """Return the other parts of a command that begins with :func:`pack_head`. They are the same for all partitions."""
+    """Return the other parts of a command that begins with :func:`pack_head`. Results are cached."""
     return _packed(*last)
 
 
 def pack_script_call(
     script: Script, keys: tuple[Part, ...], args: Sequence[Part | int], *, by_digest: bool = True
 ) -> bytes:
-    """Return the command that runs ``script``. It names the script by its digest, or brings its text."""
+    """Return the command that runs ``script``, with the digest or the text of the script."""
     how = ("EVALSHA", script.digest) if by_digest else ("EVAL", script.text)
     head = (_kept_head if len(keys) <= KEYS_OF_SESSION_MAX else _head)(*how, keys)
     return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), head, _packed(*args))
@@ -75,7 +75,7 @@ def with_text(packed: bytes, script: Script) -> bytes:
 
 
 def split_commands(packed: bytes) -> list[bytes]:
-    """Return the commands of which ``packed`` consists."""
+    """Return the commands in ``packed``, each packed."""
     found, at = [], 0
     while at < len(packed):
         first, end = at, packed.index(b"\r\n", at)
@@ -99,5 +99,5 @@ def _head(command: str, script: str, keys: tuple[Part, ...]) -> bytes:
     return _packed(command, script, len(keys), *keys)
 
 
-# All sessions of a partition have the same.
+# The same for all sessions of a partition.
 _kept_head = lru_cache(maxsize=4096)(_head)

@@ -73,7 +73,7 @@ EntryLists = list[list[list[E]]]
 
 
 def rows_per_partition(wanted: int, partitions: int) -> int:
-    """Return how many entries to read from each partition for a page of ``wanted`` entries: its share and a margin."""
+    """Return how many entries to read from each partition for a page of ``wanted`` entries: a share and a margin."""
     mean = wanted / partitions
     # Rarely has one partition of 64 more than this of a page, if users are spread evenly.
     return min(wanted, math.ceil(mean + 3 * math.sqrt(mean) + 2))
@@ -112,7 +112,7 @@ def _merge_lists(parts: EntryLists[E], wanted: int, reverse: bool) -> list[E]:
 
 
 CLOCK_SLACK = 1000
-"""Milliseconds by which the time that commands were made from may differ from that of their server."""
+"""Milliseconds by which the time in commands may differ from the time of their server."""
 
 Scored = tuple[float, bytes]
 """An entry of a sorted set: score and member."""
@@ -122,7 +122,7 @@ def together(calls: Sequence[ScriptCall[T]]) -> Steps[list[T]]:
     """
     Send ``calls``, those to the same server in one pipeline. Return their results in the same order.
 
-    The calls must be repeatable, and have nothing to send before their scripts. Raises what :class:`ScriptCall` raises.
+    The calls must be repeatable, without commands before their scripts. Raises what :class:`ScriptCall` raises.
     """
     if len(calls) == 1:
         return [(yield from calls[0])]

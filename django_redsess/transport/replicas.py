@@ -28,8 +28,8 @@ class Confirmation:
     """
     How many replicas hold what an operation has ended, by one script or several.
 
-    ``confirmed_by`` is the least of the counts, or None if nothing was asked so far. With ``only``, only scripts that
-    ended sessions for this reason count. Else all do, since what they were to end may have ended before.
+    ``confirmed_by`` is the least of the counts, or None before the first one. With ``only``, only scripts that ended
+    sessions for this reason count. Otherwise all do, since the sessions may have ended before.
     """
 
     def __init__(self, replicas: int, milliseconds: int, only: Reason | None = None) -> None:
@@ -49,12 +49,12 @@ class Confirmation:
         reasons = reply[2::3]
         if self._only and self._only.encode() not in reasons:
             return None
-        # The operation waits in vain only once.
+        # An operation waits in vain only once.
         milliseconds = 1 if self.is_short else self._milliseconds
         packed, reply_count = pack_command("WAIT", self._replicas, milliseconds), 1
         if not reasons:
-            # The script may have written nothing, and Valkey would not wait for what other connections wrote. So this
-            # connection writes something: a count that stays the same.
+            # The script may have written nothing, and Valkey does not wait for writes of other connections. So this
+            # connection writes a count that stays the same.
             packed, reply_count = pack_command("HINCRBY", partition.totals, Reason.KICKED, 0) + packed, 2
         return FollowUp(
             packed, reply_count, milliseconds / 1000, partial(self._note_count, server_of(partition).outages.of)
@@ -84,7 +84,7 @@ class ReplicaStatus(TypedDict):
 
 
 def replica_status(confirmation: Confirmation | None) -> ReplicaStatus:
-    """Return what is known of an end by its ``confirmation``. None stands for an end that asks no replica."""
+    """Return the status of an end by its ``confirmation``. None stands for an end that asks no replica."""
     if confirmation is None:
         return {"confirmed_by": None, "may_return": False}
     return {"confirmed_by": confirmation.confirmed_by, "may_return": confirmation.is_short}
@@ -124,7 +124,7 @@ _short_of_replicas: set[str] = set()
 
 
 def _log_shortage(of_node: str, count: int, wanted: int, error: Exception | None = None) -> None:
-    # Logged once when it begins, and once when it is over.
+    # Logged once when a shortage begins, and once when it is over.
     with _LOCK:
         was_short, is_short = of_node in _short_of_replicas, count < wanted
         (_short_of_replicas.add if is_short else _short_of_replicas.discard)(of_node)

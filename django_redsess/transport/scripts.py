@@ -11,11 +11,11 @@ with a line that names it, and goes on to the next such line::
     return 1
 
 ``KEYS`` and ``ARGV`` become Lua locals of these names. A ``:number`` may be None (nil). A ``:flag`` is a bool. A
-``:list`` has any number of values, or is None (nil). ``...`` stands for all that is left, ``?`` for what may be left
-out, with all behind it. ``ONCE`` are arguments for what must not happen twice: they come last, and a repetition leaves
-them out. ``partition`` stands for :data:`PARTITION`.
+``:list`` has any number of values, or is None (nil). ``...`` takes all the other values. An argument with ``?`` may be
+left out, with all arguments behind it. ``ONCE`` are arguments for effects that must not happen twice: they come last,
+and a repetition leaves them out. ``partition`` stands for :data:`PARTITION`.
 
-A script gets the blocks that define a name which it uses, or which such a block uses: nothing else needs to be said.
+A script gets the blocks that define a name which the script uses, or which such a block uses.
 A block uses only blocks above it, in its own file or in an earlier one of :data:`FILES`.
 
 A new script is a place in a file, a line below, and a test in ``tests/lua``.
@@ -62,11 +62,11 @@ PARTITION = "login expire recent guests online_user online_user_of viewed_by end
 Values = tuple[str | bytes | int, ...]
 
 Declared = list[tuple[str, str]]
-"""Keys or arguments of a script: the name of each, and the word behind its colon, or ``...``, or ``?``; or ``""``."""
+"""Keys or arguments of a script: names and kinds. A kind is the word behind the colon, ``...``, ``?`` or ``""``."""
 
 
 class LuaBlock:
-    """Some lines of Lua, the words in them, and the names that they define for what stands below."""
+    """Some lines of Lua, the words in them, and the names that they define for the lines below."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -91,7 +91,7 @@ def declares(text: str, label: str) -> Declared:
 
 
 def linked(text: str, shared: Sequence[LuaBlock]) -> str:
-    """Return a script as the server gets it: below those blocks of ``shared`` that it uses."""
+    """Return a script as the server gets it: below the blocks of ``shared`` that it uses."""
     header = "".join(takewhile(lambda line: line.startswith("--"), text.splitlines(keepends=True)))
     body = LuaBlock(text[len(header) :])
     # Arguments come behind the blocks, so that no name in a block hides one.
@@ -105,18 +105,18 @@ def linked(text: str, shared: Sequence[LuaBlock]) -> str:
 
 
 def _locals(table: str, declared: Declared, used: set[str]) -> str:
-    """Return the Lua that makes locals of keys or arguments: of those whose names are ``used``."""
-    lines, base, place = "", "", 0
+    """Return the Lua that makes locals of the keys or arguments whose names are ``used``."""
+    lines, base, position = "", "", 0
     rest = "{{ unpack(KEYS, {}) }}" if table == "KEYS" else "arguments_from({})"
     forms = {"...": rest, "number": "tonumber(ARGV[{}])", "flag": 'ARGV[{}] == "1"'}
     for name, kind in declared:
-        place += 1
+        position += 1
         if kind == "list":
-            lines += f"local {name}, last_of_{name} = list_at({base}{place})\n"
+            lines += f"local {name}, last_of_{name} = list_at({base}{position})\n"
             # The arguments behind a list have no fixed place.
-            base, place = f"last_of_{name} + ", 0
+            base, position = f"last_of_{name} + ", 0
         elif name in used:
-            lines += f"local {name} = {forms.get(kind, table + '[{}]').format(f'{base}{place}')}\n"
+            lines += f"local {name} = {forms.get(kind, table + '[{}]').format(f'{base}{position}')}\n"
     return lines
 
 
@@ -130,13 +130,13 @@ class Script:
     """
     One script: its text, and the digest by which the server knows it.
 
-    ``repeatable`` says whether a second run, after the reply to the first was lost, changes nothing more. ``task`` is
-    what it is a short way to do: in an outage the two are one. ``ends`` says that it may end sessions: then its reply
-    is that of ``with_ended`` in ``lua/common.lua``.
+    ``repeatable`` says whether a second run changes nothing more, after the reply to the first was lost. ``task`` names
+    the general script to which this one is a short way: in an outage they count as one. ``ends`` says that the script
+    may end sessions: then its reply is that of ``with_ended`` in ``lua/common.lua``.
 
-    ``declares_all`` says that it declares all keys that it uses. The other scripts make names of the name for ``""``,
-    which is never there. So a cluster that moves their hash slot key by key refuses them before they run. Else they
-    might write some keys, and not reach others.
+    ``declares_all`` says that the script declares all keys that it uses. The other scripts append to a declared name,
+    that for ``""``, which no key has. So a cluster that moves their hash slot key by key refuses them before they run.
+    Otherwise they might write some keys, and not reach others.
 
     ``arguments(…)`` and ``first_attempt_args(…)`` take values by the names that the script declares, and return them in
     its order. They raise TypeError where a name is missing or unknown.
@@ -158,7 +158,7 @@ class Script:
         self.move_clock(0)
 
     def move_clock(self, milliseconds: int) -> None:
-        """Have the script take a time for now that is so much ahead: see :func:`move_clock`."""
+        """Have the script read a clock that is so much ahead: see :func:`move_clock`."""
         self.text = self._unmoved.replace("local MOVED_MS = 0", f"local MOVED_MS = {milliseconds}")
         self.digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
@@ -181,8 +181,8 @@ def _in_order(name: str, declared: Declared) -> Callable[..., Values]:
     names = [each for each, _ in declared]
     flags, optional = ([each for each, kind in declared if kind == wanted] for wanted in ("flag", "?"))
     may_be_none = [each for each, kind in declared if kind in ("number", "list")]
-    # From the last on: a list moves what is behind it.
-    lists = [(place, kind) for place, (_, kind) in enumerate(declared) if kind in ("list", "...")][::-1]
+    # From the last on: a list moves the values behind it.
+    lists = [(position, kind) for position, (_, kind) in enumerate(declared) if kind in ("list", "...")][::-1]
     # By how many values are given: most often they are the first so many.
     picks = {count: _picked(names[:count]) for count in range(len(names) - len(optional), len(names) + 1)}
 
@@ -201,11 +201,11 @@ def _in_order(name: str, declared: Declared) -> Callable[..., Values]:
             values = picks[len(names)](filled)
         if optional and None in values:
             values = values[: values.index(None)]
-        for place, kind in lists:
-            value = values[place]
+        for position, kind in lists:
+            value = values[position]
             if value != "":
                 made = value if kind == "..." else (len(value), *value)
-                values = (*values[:place], *made, *values[place + 1 :])
+                values = (*values[:position], *made, *values[position + 1 :])
         return values
 
     return take
@@ -279,9 +279,9 @@ def all_scripts() -> list[Script]:
 
 def move_clock(milliseconds: int) -> None:
     """
-    Have all scripts of this process take a time for now that is so much ahead. Only for tests.
+    Have all scripts of this process read a clock that is so much ahead. Only for tests.
 
-    Each then has another text and another digest. So a site in production pays nothing for it.
+    Each script then has another text and another digest. So this costs production nothing.
     """
     for script in all_scripts():
         script.move_clock(milliseconds)

@@ -101,7 +101,7 @@ class Step(Generic[T]):
         return drive(iter(self))
 
     async def arun(self) -> T:
-        """Do as :meth:`run` does, awaiting the result."""
+        """Take the steps in an event loop, and return the result."""
         return await adrive(iter(self))
 
 
@@ -114,7 +114,7 @@ class SendSignals:
 
 @dataclass(slots=True)
 class CallOutside:
-    """A function that waits for something else than our servers, such as a database. Its result is the reply."""
+    """A function that waits for something other than our servers, such as a database. Its result is the reply."""
 
     function: Callable[[], Any]
 
@@ -141,7 +141,7 @@ def drive(steps: Steps[T]) -> T:
             except Exception as error:
                 wanted = steps.throw(error)
             except BaseException:
-                # Now, and not when the last traceback that has these steps is forgotten.
+                # Now, and not when the last traceback with these steps is garbage-collected.
                 steps.close()
                 raise
             else:
@@ -152,7 +152,7 @@ def drive(steps: Steps[T]) -> T:
 
 
 async def adrive(steps: Steps[T]) -> T:
-    """Do as :func:`drive` does, awaiting each step."""
+    """Take ``steps`` to their end in an event loop, and return what they return."""
     try:
         wanted = next(steps)
         while True:
@@ -170,7 +170,7 @@ async def adrive(steps: Steps[T]) -> T:
             except Exception as error:
                 wanted = steps.throw(error)
             except BaseException:
-                # Now, and not when the last traceback that has these steps is forgotten.
+                # Now, and not when the last traceback with these steps is garbage-collected.
                 steps.close()
                 raise
             else:
@@ -185,14 +185,14 @@ def in_store(
 ) -> Steps[T]:
     """Take the steps that ``operation`` returns in ``store``, as ``using`` does. Return what they return."""
     if store is None and other_store() is None:
-        # It is used already. Most sites have no other.
+        # The store is used already. Most sites have no other.
         return (yield from operation(*args, **kwargs))
     with using(store):
         steps: Steps[T] = iter(operation(*args, **kwargs))
     go_on: Callable[[], Any] = partial(next, steps)
     try:
         while True:
-            # Not while something is awaited: others go on meanwhile.
+            # Not while a step is awaited: other tasks go on meanwhile.
             with using(store):
                 try:
                     wanted = go_on()
@@ -262,13 +262,13 @@ class ScriptCall(Step[T]):
         )
         result = yield from self.finished(reply, () if self.before is None else (replies,))
         if tag not in server.agreed:
-            # The server did not know the script: it may have lost its data. This process must be the first to write.
+            # The server did not know the script: it may have lost its data. Then the agreement is written.
             with suppress(SessionStoreUnavailable):
                 yield from agreement.agree([self.partition])
         return result
 
     def finished(self, reply: Any, beside: tuple[Any, ...] = ()) -> Steps[T]:
-        """Make the result of ``reply``, and of the replies ``beside`` it. Tell of sessions that have ended."""
+        """Make the result of ``reply``, and of the replies ``beside`` it. Send signals for sessions that have ended."""
         if not self.script.ends:
             return self.read(reply, *beside)
         reply, at, *groups = reply
@@ -307,7 +307,7 @@ class Pipeline(Step[T]):
 
 
 def current_time(partition: Partition) -> Steps[int]:
-    """Return the time of the server that has ``partition``, in milliseconds. Ask for it where it is not known."""
+    """Return the time of the server that has ``partition``, in milliseconds. Ask the server if it has not told yet."""
     server = server_of(partition)
     known: int | None = server.clock.now()
     if known is None:

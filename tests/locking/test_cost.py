@@ -28,7 +28,7 @@ def browser(request, site_settings, new_session) -> Browser:
         ("count", ["lock", "read", "save_fast", "unlock"]),
         ("twice/count", ["lock", "read", "save_fast", "unlock"]),
         ("holds", ["lock", "unlock"]),
-        ("signs-out", ["lock", "read", "end", "unlock"]),
+        ("signs-out", ["lock", "read", "end_sids", "unlock"]),
     ],
 )
 def test_a_lock_takes_two_round_trips(browser, sent, path: str, expected: list[str]) -> None:
