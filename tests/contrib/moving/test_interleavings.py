@@ -8,12 +8,15 @@ stop one in the middle, as a process that is killed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.models import Session
+from django.test import override_settings
 
 from django_redsess import online
 from django_redsess.contrib.moving import SessionStore
@@ -157,6 +160,26 @@ def test_an_end_beside_a_move_is_an_end(old_session, step, found) -> None:
         # A process of the release before writes it once more.
         row.save(force_insert=True)
         assert found(key) == {}
+
+
+def test_an_end_between_a_copy_and_its_mark_is_an_end(old_session, step) -> None:
+    """It is by a process that does not know yet by which secret key the session gets its new key."""
+    key = old_session("7", basket=1).session_key
+
+    @contextmanager
+    def newer(number: int) -> Iterator[None]:
+        secrets = {"SECRET_KEY": "newer", "SECRET_KEY_FALLBACKS": [settings.SECRET_KEY]}
+        with step(number), override_settings(**secrets):
+            yield
+
+    moves = Work(newer, 2, SessionStore(key).opening())
+    while online.count() == 0:
+        moves.go_on()
+    with step(1):
+        SessionStore(key).flush()
+    while not moves.done:
+        moves.go_on()
+    assert online.count() == 0
 
 
 def test_a_new_key_beside_a_move_is_the_only_one(old_session, step, found) -> None:
