@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.test import Client
 
 from django_redsess import cleaning, online
@@ -84,6 +84,21 @@ def test_after_the_rest_rows_are_written_again_and_the_log_says_so(file: Path, c
     # The wait of the site's own queries is as it was.
     with connections[ALIAS].cursor() as cursor:
         assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
+
+
+def test_after_a_failure_nothing_is_tried_for_ten_seconds(file: Path, monkeypatch) -> None:
+    at, tried = [1000.0], []
+    monkeypatch.setattr(database, "monotonic", lambda: at[0])
+
+    def fail() -> None:
+        tried.append(at[0])
+        raise DatabaseError("It is down.")
+
+    for seconds in (0, 9, 2, 9):
+        at[0] += seconds
+        database.try_write(fail, rows=1, using=ALIAS)
+    assert tried == [1000, 1011]
+    assert lost() == 4
 
 
 @pytest.mark.slow
