@@ -123,12 +123,12 @@ class _Turns:
 
     def _answer(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
         lock = _new_lock(request, self.hold)
-        goes_on = lock is None or lock.session.run(self._waiting(request, lock))
+        goes_on = lock is None or lock.session.run_steps(self._waiting(request, lock))
         return view(request, *args, **named) if goes_on else self.otherwise(request)
 
     async def _aanswer(self, view: Callable[..., Any], request: HttpRequest, *args: Any, **named: Any) -> Any:
         lock = _new_lock(request, self.hold)
-        goes_on = lock is None or await lock.session.arun(self._waiting(request, lock))
+        goes_on = lock is None or await lock.session.arun_steps(self._waiting(request, lock))
         response = view(request, *args, **named) if goes_on else self.otherwise(request)
         return await response if isawaitable(response) else response
 

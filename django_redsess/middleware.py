@@ -284,7 +284,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 if session.accessed:
                     patch_vary_headers(response, ("Cookie",))
                 return response
-            return await session.arun(Closing(request, session, response).steps())
+            return await session.arun_steps(Closing(request, session, response).steps())
         except SessionStoreUnavailable as error:
             return unavailable_response(request, error, response)
         except SignInRefused as error:
@@ -336,7 +336,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 patch_vary_headers(response, ("Cookie",))
             return response
         try:
-            return session.run(Closing(request, session, response).steps())
+            return session.run_steps(Closing(request, session, response).steps())
         except SessionStoreUnavailable as error:
             # A subclass goes on with this response.
             return unavailable_response(request, error, response)

@@ -1,8 +1,8 @@
 """
 Blocks: users who may not sign in for a time.
 
-A block is in the user's home partition. The scripts that add a session, or give one to another user, look there. So no
-session of a blocked user begins, by any way of signing in. A sign-in also asks first, before its view goes on.
+A block is in the user's home partition, and the scripts that create a session or change its user read it. So no session
+of a blocked user begins, in whatever way the user signs in. A sign-in also reads it before its view goes on.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def times_of_save(
     """
     Return the times of a save over the record ``base``. None if the save or the settings ask for an earlier deadline.
 
-    ``due`` is the present deadline. A ``passive`` request keeps it, unless Django's age or date has changed. A save
-    that no request makes (not ``visited``) keeps the idle time-out: the next visit has Django's new deadline.
+    ``due`` is the present deadline. A ``passive`` request keeps it, unless Django's age or date has changed. Without
+    ``visited``, no request makes the save, and the idle time-out is kept: the next visit sets Django's new deadline.
     """
     age, at = expiry
     # As _in_seconds() does, without a call: this is on the way of each save.

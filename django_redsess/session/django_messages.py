@@ -14,7 +14,7 @@ from django_redsess.session.notice import Notice
 
 
 def add_message(request: HttpRequest, found: Notice | str | None) -> bool:
-    """Add a message for what was ``found``. Return False if it waits. None takes the message back."""
+    """Add the message of ``found``. Return False if it must wait. With None, take the message back."""
     if found is None:
         _take_back(request)
     elif hasattr(request, "_messages"):
@@ -37,7 +37,7 @@ def add_pending_message(request: HttpRequest) -> None:
 
 
 def add_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Notice) -> None:
-    """Add the header. Add the message, too, if it still waits: MessageMiddleware has then stored the others already."""
+    """Add the header. If the message still waits, add it: MessageMiddleware has stored the other messages already."""
     response.headers[notice.HEADER] = found.header
     if not apps.is_installed("django.contrib.messages"):
         return
@@ -49,7 +49,7 @@ def add_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Noti
 
 
 def store_late_message(request: HttpRequest, response: HttpResponseBase) -> None:
-    """Store the message about another session: MessageMiddleware may have stored the others before it was added."""
+    """Store the message about another session: MessageMiddleware may have stored the other messages before."""
     if isinstance(request.__dict__.get("_redsess_told"), str):
         request.__dict__["_messages"].update(response)
 

@@ -66,7 +66,7 @@ def allowance(maximum: int | None = None, guests: int | None = None) -> Allowanc
 
 
 def evict_after_save(sid: str, saving: Saving, outcome: Outcome) -> Steps[None]:
-    """End sessions that are too many after ``sid`` was saved: first those of its user, then those of all."""
+    """End sessions above a maximum after ``sid`` was saved: first that of its user, then that of the store."""
     crowded, limit = outcome.crowded, saving.limit
     confirms = confirmation(Reason.REPLACED) if crowded else None
     while crowded and limit is not None:

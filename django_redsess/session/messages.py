@@ -1,4 +1,4 @@
-"""Messages about ended sessions that are left in a user's other sessions, and for the next sign-in."""
+"""Messages about ended sessions, which are stored in the user's other sessions and for the next sign-in."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MESSAGE_KEY = "_redsess_message"
 """The key of the message in the data of a session, until a request shows it."""
 
 USERS_MAX = 200
-"""The most users that are told of one call that ends sessions."""
+"""The most users who get the message of one call that ends sessions."""
 
 SESSIONS_MAX = 200
-"""The most sessions of a user that are told: those that signed in last."""
+"""The most sessions of a user that get a message: those that signed in last."""
 
 TRIES = 5
 """How often a message is put into a session that other requests change at the same time."""
@@ -31,10 +31,10 @@ TRIES = 5
 
 def tell_users(user_ids: Iterable[str], message: str, *, among: Collection[str] | None = None) -> Steps[None]:
     """
-    Leave ``message`` in the live sessions of these users, and for the next sign-in of each within a day.
+    Store ``message`` in the live sessions of these users, and for the next sign-in of each within a day.
 
-    ``among`` are the sids of the sessions that may be told. None: any. Nothing is raised in an outage: the sessions
-    have ended, and that must be reported.
+    ``among`` are the sids of the sessions that may get it. None: any. An outage raises nothing: the sessions have
+    ended, and their end must be reported.
     """
     homes: dict[Partition, list[str]] = {}
     for user_id in list(dict.fromkeys(user_ids))[:USERS_MAX]:
@@ -53,7 +53,7 @@ def deliver_message(sid: str, user_id: str, message: bytes) -> Steps[None]:
     home = keyspace().of_user(user_id)
     # The user is signed in, even if this fails.
     with suppress(SessionStoreUnavailable):
-        # In this order: after a failure in between, the user is told twice, but never not at all.
+        # In this order: at worst the user is told twice, never zero times.
         yield from _put(sid, user_id, message.decode(errors="replace")[:MESSAGE_MAX])
         yield from Pipeline(home, "message", packing.pack_command("DEL", home.message_of(user_id)), 1, list)
 

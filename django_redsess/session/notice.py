@@ -1,8 +1,8 @@
 """
 The notice that the browser of an ended session gets: why it is gone, and the message.
 
-The note of the session tells it to the holder of the cookie, who may be a thief. The user's other sessions, or the next
-sign-in, get a message: see :mod:`django_redsess.session.messages`.
+The holder of the cookie, who may be a thief, gets this notice, which is made from the note of the session. The user's
+other sessions, or the next sign-in, get a message: see :mod:`django_redsess.session.messages`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JOINERS = "\u200c\u200d"
 HEADER = "X-Session-Ended"
 
 REASONS_TOLD = (Reason.KICKED, Reason.REPLACED, Reason.EXPIRED, Reason.EVICTED, Reason.INVALIDATED)
-"""The reasons that a user is told: all except a sign-out."""
+"""The reasons for which a user gets a notice: all except a sign-out."""
 
 
 class Notice(NamedTuple):
@@ -57,7 +57,7 @@ class Notice(NamedTuple):
 
 def _replaced() -> str:
     maximum: Any = conf.MAX_SESSIONS_PER_USER
-    if not is_integer(maximum):  # A function knows the limit of a user, and nobody knows here who it was.
+    if not is_integer(maximum):  # A function needs the user, who is not known here.
         return gettext("Your session was ended, because you signed in elsewhere.")
     text = ngettext(
         "Your session was ended, because you reached the limit of %(maximum)d device.",
@@ -68,13 +68,13 @@ def _replaced() -> str:
 
 
 def about_another(message: str) -> str:
-    """Return what a user is told, in the active language, in a session that has not ended: that another one has."""
+    """Return the text about the end of another session of the user, in the active language."""
     ended = gettext("One of your sessions was ended.")
     return f"{ended} {clean_text(message)[:MESSAGE_MAX]}"
 
 
 def notice_in(note: str) -> Notice | None:
-    """Read the note of an ended session. None if there is nothing to tell the user."""
+    """Return the notice that the note of an ended session makes. None if the user gets no notice."""
     reason, _, rest = note.partition(" ")
     at, _, text = rest.partition(" ")
     if reason not in REASONS_TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):

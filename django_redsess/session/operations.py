@@ -3,9 +3,8 @@ The operations that change sessions in Redis. Each is one round trip: one script
 
 For those that read, see :mod:`~django_redsess.session.reading`.
 
-The functions here send nothing. Each returns a step (see :mod:`django_redsess.transport.steps`). Other steps
-yield from it, or ``step.run()`` or ``await step.arun()`` sends it. An operation on every partition returns a step for
-each. Ending sessions may take several steps, one after another.
+The functions here send nothing. Each returns a step (see :mod:`django_redsess.transport.steps`). Other steps yield from
+it, or ``step.run()`` or ``await step.arun()`` sends it. Ending sessions may take several steps.
 
 The fixed parts of plain commands are packed in advance. The round trip that adds a session also asks how many there
 are, and for the message that waits for the user.
@@ -159,7 +158,7 @@ def save_templates(prefix: str, count: int) -> list[tuple[Partition, bytes]]:
 
 def save_fast(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: int = 0) -> Pipeline[Outcome]:
     """
-    Replace the record of a session that still has the revision ``loaded``. This is the short way to save.
+    Replace the record of a session that still has the revision ``loaded``. This is enough for most saves.
 
     A ``due`` other than 0 becomes its deadline, if it is later. The caller must know that nothing else has to change.
     ``revision`` is that of ``record``.
@@ -193,7 +192,7 @@ def _create_fast_keys(partition: Partition, *, has_user: bool) -> tuple[bytes, .
 
 
 def create_fast(sid: str, saving: Saving) -> ScriptCall[Outcome]:
-    """Add a session under a new, unused sid. This is the short way to create. Also count the sessions before it."""
+    """Add a session under a new, unused sid: enough for most new sessions. Count the sessions before it, too."""
     partition = keyspace().of_sid(sid)
     keys = _create_fast_keys(partition, has_user=bool(saving.user_id))
     args = scripts.CREATE_FAST.arguments(

@@ -1,7 +1,7 @@
 """
-How a session is read, and what a session that is gone has left: the note that says why.
+Reading a session, and the note that says why a session is gone.
 
-The functions here send nothing: each returns a step, as those of :mod:`~django_redsess.session.operations` do.
+The functions here send nothing: each returns a step, as in :mod:`~django_redsess.session.operations`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TIME = packing.pack_command("TIME")
 
 
 class Touch(StrEnum):
-    """The times that a read writes about the session."""
+    """What a read writes about the session."""
 
     NOTHING = ""
     SEEN = "seen"
@@ -64,7 +64,7 @@ class Loaded(NamedTuple):
 
 
 def expired_note(at: int) -> str:
-    """Return the note of a session that expired ``at`` this time, in milliseconds."""
+    """Return the note of a session that expired at the time ``at``, in milliseconds."""
     return f"{Reason.EXPIRED} {at} "
 
 
@@ -144,9 +144,9 @@ def _read_whole(sid: str, commands: Templates, fresh: int | None, seen: int = 0)
 
 def least_deadline(record: bytes) -> int:
     """
-    Return the deadline that ``record`` tells, in milliseconds.
+    Return the deadline in ``record``, in milliseconds.
 
-    If no time-out moves deadlines, that of the session is not before it. It may be later by the slack.
+    If no time-out moves deadlines, the session's deadline is not before it. It may be later by the slack.
     """
     seconds, _ = django_times(record)
     return seconds * 1000 - ROUNDED_UP
@@ -188,10 +188,10 @@ def read_time(partition: Partition | None = None) -> Pipeline[int]:
 
 def probe_servers() -> Steps[None]:
     """
-    Ask each server what a load asks, in one round trip: for a session that does not exist, so nothing changes.
+    Send each server the commands of a load, for a session that does not exist. So nothing changes.
 
-    A server that refuses to write refuses to touch a session, too. A script asks whether those that save and add
-    sessions may run their commands. The first server that fails raises what :class:`Pipeline` raises.
+    A server that refuses writes refuses to touch a session, too. A script asks whether the user may run the commands of
+    the scripts that save and create sessions. The first server that fails raises what :class:`Pipeline` raises.
     """
     space, asking = keyspace(), scripts.ACL
     # HINCRBY only counts. Without its permission, sessions are still stored.

@@ -1,8 +1,8 @@
 """
 Saving a session, from the first attempt to the last.
 
-Other requests may save the same session meanwhile. Each attempt writes only if the stored record is still the one that
-this object knows. If not, the changes of both are merged, and the next attempt follows. All sessions of a user are in
+Other requests may save the same session meanwhile. An attempt writes only if the stored record has the revision of the
+snapshot. Otherwise the changes of both requests are merged, and the next attempt follows. All sessions of a user are in
 the user's home partition, so a sign-in may give the session another key.
 """
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from django_redsess.session.store import SessionStore
 
 AHEAD_MIN = 5_000
-"""Milliseconds: the script save_fast does not read the deadline, so it must be ahead by more than a request waits."""
+"""Milliseconds. ``save_fast`` does not read the deadline. So it must be ahead by more than a request waits."""
 
 
 def django_expiry(session: SessionStore, now: int) -> Expiry:
@@ -83,7 +83,7 @@ def client_part(session: SessionStore, user_id: str, before: Callable[[], Client
 
 
 def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: bytes) -> Steps[Outcome]:
-    """Do as :func:`operations.rotate` does, for a new sid in another partition. No script reaches both partitions."""
+    """Move a session to a new sid in another partition, by several scripts: none reaches both partitions."""
     viewed = yield from reading.read_viewed_items(old_sid)
     made = yield from operations.create(sid, saving, viewed)
     if made.status in ("clock", "blocked", "again"):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Visit:
     """
-    The request that opened the session, or that has got it from the site: see :class:`VisitOfRequest`.
+    The request that opened the session, or to which the site has given it: see :class:`VisitOfRequest`.
 
     Only a session with a visit is touched when it is loaded. If a user is signed in, each save calls ``client``, and
     stores the address and user agent that it returns. ``on_notice`` is called with the notice when a load finds out
@@ -50,10 +50,10 @@ class Visit:
 
 class VisitOfRequest:
     """
-    The visit of a session that no middleware of ours has opened, looked for each time until there is one.
+    The visit of a session that our middleware has not opened. It is looked for until one is found.
 
-    It is that of the request that is being answered, if this session is its ``request.session``, or if one of its
-    headers other than ``Cookie`` has this session's key, alone or after a word such as ``Bearer``.
+    The visit is that of the request that is being answered, if the session is its ``request.session``, or if a header
+    other than ``Cookie`` has the session's key, alone or after a word such as ``Bearer``.
     """
 
     def __get__(self, session: SessionStore | None, owner: type | None = None) -> Visit | None:
@@ -68,7 +68,7 @@ class VisitOfRequest:
             return None
         visit: Visit = scope.visit_of(request)
         if not is_its_own:
-            # A client of an API. Who shows messages to people has the session as request.session.
+            # A client of an API. A site that shows messages to people has the session as request.session.
             visit.on_notice = None
         visit.key, visit.is_late = session.saved_key, session.snapshot.record is not None
         session.visit = visit
@@ -82,7 +82,7 @@ def _has_in_header(request: HttpRequest, key: str | None) -> bool:
 
 class Cookie(NamedTuple):
     """
-    The session that the cookie names, as far as this request knows it.
+    What this request has found out about the session of the cookie.
 
     - ``notice``: why the session is gone, as a notice to its user
     - ``late``: the session has another key now, which this request does not know

@@ -52,16 +52,16 @@ class SessionStore(SessionBase):
     """
     Django's session API for sessions in Redis.
 
-    Each pair, such as ``save`` and ``asave``, shares its work as steps. ``run`` drives the steps, and ``arun`` awaits
-    them.
+    Each pair, such as ``save`` and ``asave``, shares its work as steps, which :meth:`run_steps` or :meth:`arun_steps`
+    takes.
     """
 
     other_store: ClassVar[OtherStore | None] = None
     """The other store, in an engine that moves sessions."""
     cleared_user_id = ""
-    """The id of a user whom this object has found not blocked, at a sign-in."""
+    """The id of a user whom this object has found to be not blocked, at a sign-in."""
     user_written = False
-    """Whether a user's id was written into the data, as ``login()`` does, and no signal has told of it yet."""
+    """Whether ``login()`` has written a user's id into the data, and its signal has not been received yet."""
     visit = VisitOfRequest()
     """The request that opened the session. None in a shell or a command."""
     cookie = COOKIE_UNCHANGED
@@ -70,7 +70,7 @@ class SessionStore(SessionBase):
     viewed_item = ""
     """The item that the request views, until the view is recorded: after the save, if there is one."""
     unavailable: SessionStoreUnavailable | None = None
-    """The outage that an operation has met. Later ones fail at once: a request waits for the server only once."""
+    """The outage of an earlier operation. Later operations fail at once: a request waits for the server only once."""
     _session_cache: dict[str, Any]
     _validate_session_key = staticmethod(is_session_key)
 
@@ -81,7 +81,7 @@ class SessionStore(SessionBase):
 
     @property
     def saved_key(self) -> str | None:
-        """The session key of the last save, whoever saved. None for a new session, even if its key is chosen."""
+        """The session key under which the session was saved last. None for a new session, even if its key is chosen."""
         pending, key = self.pending, self.session_key
         return pending.rotates_from or (None if key == pending.own_key else key)
 
@@ -104,7 +104,7 @@ class SessionStore(SessionBase):
 
     @property
     def touch(self) -> Touch:
-        """How the next read touches the session. It does not if no request opened the session, or if it is loaded."""
+        """How the next read touches the session: not at all if no request opened the session, or if it is loaded."""
         if self.visit is None or "_session_cache" in self.__dict__:
             return Touch.NOTHING
         return Touch.SEEN if self.visit.passive else Touch.ACTIVE
@@ -123,20 +123,20 @@ class SessionStore(SessionBase):
         sessions, sign-outs and invalidations without a message leave none. Reading this property loads the session,
         unless it is loaded. Raises SessionStoreUnavailable in an outage.
         """
-        self.run(self.opening())
+        self.run_steps(self.opening())
         return self.cookie.notice
 
     async def aended(self) -> Notice | None:
         """Await what :attr:`ended` returns."""
-        await self.arun(self.opening())
+        await self.arun_steps(self.opening())
         return self.cookie.notice
 
     def exists(self, session_key: str) -> bool:
         """Tell whether a live session has this key. The session is not touched."""
-        return self.run(self.existing(session_key))
+        return self.run_steps(self.existing(session_key))
 
     async def aexists(self, session_key: str) -> bool:
-        return await self.arun(self.existing(session_key))
+        return await self.arun_steps(self.existing(session_key))
 
     def load(self) -> dict[str, Any]:
         """
@@ -145,17 +145,17 @@ class SessionStore(SessionBase):
 
         Data that this site did not write for this session, or can't read, count as no session. This is logged.
         """
-        return self.run(self.loading())
+        return self.run_steps(self.loading())
 
     async def aload(self) -> dict[str, Any]:
-        return await self.arun(self.loading())
+        return await self.arun_steps(self.loading())
 
     def create(self) -> None:
         """Store a new session under a new key, with the data that this object already holds."""
-        self.run(self.creating())
+        self.run_steps(self.creating())
 
     async def acreate(self) -> None:
-        await self.arun(self.creating())
+        await self.arun_steps(self.creating())
 
     def save(self, must_create: bool = False) -> None:
         """
@@ -168,10 +168,10 @@ class SessionStore(SessionBase):
         raised if the session was ended, has expired or got another key. Such a session is not stored again. Raises
         SessionLimitReached if a sign-in exceeds the user's limit.
         """
-        self.run(self.saving(must_create))
+        self.run_steps(self.saving(must_create))
 
     async def asave(self, must_create: bool = False) -> None:
-        await self.arun(self.saving(must_create))
+        await self.arun_steps(self.saving(must_create))
 
     def cycle_key(self) -> None:
         """
@@ -180,10 +180,10 @@ class SessionStore(SessionBase):
         Until that save, the session is stored under its old key. Sockets and streams that watch the session go on,
         unless its user signs in or has a new password: see :meth:`end_copies`.
         """
-        self.run(self.cycling())
+        self.run_steps(self.cycling())
 
     async def acycle_key(self) -> None:
-        await self.arun(self.cycling())
+        await self.arun_steps(self.cycling())
 
     def end_copies(self) -> None:
         """
@@ -191,18 +191,18 @@ class SessionStore(SessionBase):
 
         Sockets and streams that watch the session under the old key are closed. After ``cycle_key()``, they stay.
         """
-        self.run(self.cycling(ends_copies=True))
+        self.run_steps(self.cycling(ends_copies=True))
 
     async def aend_copies(self) -> None:
         """Await what :meth:`end_copies` does."""
-        await self.arun(self.cycling(ends_copies=True))
+        await self.arun_steps(self.cycling(ends_copies=True))
 
     def delete(self, session_key: str | None = None) -> None:
         """End the session with this key. None stands for this session. A missing session is no error."""
-        self.run(self.deleting(session_key))
+        self.run_steps(self.deleting(session_key))
 
     async def adelete(self, session_key: str | None = None) -> None:
-        await self.arun(self.deleting(session_key))
+        await self.arun_steps(self.deleting(session_key))
 
     @classmethod
     def clear_expired(cls) -> None:
@@ -241,7 +241,7 @@ class SessionStore(SessionBase):
         try:
             return self._session_cache
         except AttributeError:
-            return await self.arun(self.opening(no_load))
+            return await self.arun_steps(self.opening(no_load))
 
     _session = property(_get_session)
 
@@ -343,11 +343,11 @@ class SessionStore(SessionBase):
             yield from self._prolonging(loaded, due)
 
     def still_there(self) -> Steps[bool]:
-        """Return whether the session is still live under its key. Does not touch it."""
+        """Return whether the session is still live under its key. The session is not touched."""
         return (yield from self.existing(self.session_key or ""))
 
     def existing(self, session_key: str) -> Steps[bool]:
-        """Return whether a live session has this key. Does not touch it."""
+        """Return whether a live session has this key. The session is not touched."""
         # Once a new key is chosen, the old key names no session for this request.
         if not self._validate_session_key(session_key) or session_key == self.pending.rotates_from:
             return False
@@ -357,7 +357,7 @@ class SessionStore(SessionBase):
     def refuse_blocked(self, user_id: str) -> None:
         """Raise SignInRefused if the user is blocked. The form and the signal of one sign-in ask once together."""
         if self.cleared_user_id != user_id:
-            self.run(blocks.refuse_if_blocked(user_id))
+            self.run_steps(blocks.refuse_if_blocked(user_id))
             self.cleared_user_id = user_id
 
     def claim_sign_in(self, user_id: str) -> bool:
@@ -373,7 +373,7 @@ class SessionStore(SessionBase):
 
     def signed_in(self, limit: Limit | None = None) -> None:
         """
-        Note that a user has just signed in. The next save stores a new login time, even for the same user.
+        Prepare the save of a sign-in, whose user is in the data already. It stores a new login time.
 
         The session gets a new key, unless it has one already. A copy of the old cookie is then worth nothing. If the
         user is new to this session, that save also enforces ``limit``. It ends other sessions of the user, or
@@ -394,7 +394,7 @@ class SessionStore(SessionBase):
             self.cookie = self.cookie._replace(notice=None)
 
     def signed_out(self) -> None:
-        """Note that the user signs out. The next end gets the reason ``logout``."""
+        """Have the next end of this session reported as a sign-out: with the reason ``logout``."""
         self.pending = self.pending._replace(signs_out=True)
 
     def note_view(self, item: str) -> None:
@@ -434,9 +434,9 @@ class SessionStore(SessionBase):
 
     def move_home(self, user_id: str, *, must_create: bool = False, renews: bool = False) -> None:
         """
-        Give the session a key in the bucket of this user, unless it has one there.
+        Give the session a key in the bucket of this user, unless its key is in that bucket.
 
-        With ``renews``, it gets a new key even then, unless a new key is pending already. With ``must_create``, the
+        With ``renews``, the session gets a new key in any case, unless a new key is pending. With ``must_create``, the
         session is not stored yet, so there is no old key to move from.
         """
         sid, space, pending = self.sid or "", keyspace(), self.pending
@@ -493,7 +493,7 @@ class SessionStore(SessionBase):
         self.modified = True
 
     def flushing(self) -> Steps[None]:
-        """Do as Django's ``flush()`` does."""
+        """End the session and empty this object, as Django's ``flush()`` does."""
         self.clear()
         yield from self.deleting(None)
         self._session_key = None
@@ -541,8 +541,8 @@ class SessionStore(SessionBase):
         self.cookie = self.cookie._replace(late=True)
         yield from self.creating()
 
-    def run(self, steps: Steps[T]) -> T:
-        """Drive ``steps``. Remember an outage: later operations fail at once, so a request waits for it only once."""
+    def run_steps(self, steps: Steps[T]) -> T:
+        """Take ``steps``. Remember an outage: later operations fail at once, so a request waits for it only once."""
         if self.unavailable is not None:
             raise copy(self.unavailable)
         try:
@@ -551,8 +551,8 @@ class SessionStore(SessionBase):
             self.remember_outage(error)
             raise
 
-    async def arun(self, steps: Steps[T]) -> T:
-        """Do as :meth:`run` does, awaiting each step."""
+    async def arun_steps(self, steps: Steps[T]) -> T:
+        """The async variant of :meth:`run_steps`."""
         if self.unavailable is not None:
             raise copy(self.unavailable)
         try:
@@ -569,10 +569,10 @@ class SessionStore(SessionBase):
 
 def django_request(request: Any) -> Any:
     """
-    Return Django's own request, in which everything is noted that later code has to find.
+    Return Django's own request, on which attributes are set that later code has to find.
 
-    Django REST framework has a request of its own around it. Reading there finds what Django's has. But what is written
-    there stays there.
+    Django REST framework wraps it in a request of its own. An attribute that is set on the wrapper is not on Django's
+    request.
     """
     while not isinstance(request, HttpRequest) and (inner := getattr(request, "_request", None)) is not None:
         request = inner

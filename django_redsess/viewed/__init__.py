@@ -372,7 +372,7 @@ logger = logging.getLogger("django_redsess")
 
 
 def may_view(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Tell whether ``request`` can count as a view of an item: a GET of a view that shows items, answered with 200."""
+    """Tell whether ``request`` may count as a view of an item: a GET of a view that shows items, answered with 200."""
     match = request.resolver_match
     if match is None or (getattr(match.func, "views_item", None) or conf.VIEWED_VIEWS.get(match.view_name)) is None:
         return False
@@ -380,7 +380,7 @@ def may_view(request: HttpRequest, response: HttpResponseBase) -> bool:
 
 
 def note_view_of(request: HttpRequest) -> Steps[None]:
-    """Have the session record what ``request`` viewed. Call it only if :func:`may_view` says so."""
+    """Note the item that ``request`` viewed, for :func:`record_noted_view`. :func:`may_view` must be true before."""
     session = session_of(request)
     if session is None or session.passive or session.unavailable or _is_ahead(request):
         return

@@ -66,10 +66,10 @@ class SessionStore(OwnSessionStore):
         super().__init__(keys[0] if keys else None)
 
     def exists(self, session_key: str) -> bool:
-        return super().exists(session_key) or self.run(self._exists_there(session_key))
+        return super().exists(session_key) or self.run_steps(self._exists_there(session_key))
 
     async def aexists(self, session_key: str) -> bool:
-        return await super().aexists(session_key) or await self.arun(self._exists_there(session_key))
+        return await super().aexists(session_key) or await self.arun_steps(self._exists_there(session_key))
 
     @classmethod
     def clear_expired(cls) -> None:

@@ -30,11 +30,11 @@ class SessionStore(PlainSessionStore):
     store: Store | None = None
     """The store in which this session is. None stands for the one that the settings describe."""
 
-    def run(self, steps: Steps[T]) -> T:
-        return super().run(in_store(self.store, lambda: steps))
+    def run_steps(self, steps: Steps[T]) -> T:
+        return super().run_steps(in_store(self.store, lambda: steps))
 
-    async def arun(self, steps: Steps[T]) -> T:
-        return await super().arun(in_store(self.store, lambda: steps))
+    async def arun_steps(self, steps: Steps[T]) -> T:
+        return await super().arun_steps(in_store(self.store, lambda: steps))
 
     @classmethod
     def clear_expired(cls) -> None:
@@ -142,7 +142,7 @@ class SessionStore(PlainSessionStore):
 
     def refuse_blocked(self, user_id: str) -> None:
         super().refuse_blocked(user_id)
-        self.run(in_store(site_stores().other, blocks.refuse_if_blocked, user_id))
+        self.run_steps(in_store(site_stores().other, blocks.refuse_if_blocked, user_id))
 
     @property
     def began_in_other_store(self) -> int | None:
