@@ -29,14 +29,16 @@ def status(client: Client, method: str, path: str, body: Any = None, **query: An
 
 def ask(client: Client, method: str, path: str, body: Any = None, **query: Any) -> Any:
     more = {} if body is None else {"data": body, "content_type": "application/json"}
+    # Before the request: afterwards, this would give the store time to change.
+    operations = _described_paths()
     answer = getattr(client, method)(API + path, query_params=query, **more)
-    _check_response(method, path, answer)
+    _check_response(operations, method, path, answer)
     return answer
 
 
-def _check_response(method: str, path: str, answer: Any) -> None:
+def _check_response(paths: dict[str, Any], method: str, path: str, answer: Any) -> None:
     """Fail if the file has this operation, and describes another response."""
-    for described, operations in _described_paths().items():
+    for described, operations in paths.items():
         if method in operations and re.fullmatch(re.sub(r"{\w+}", ".+", described), f"/{path.partition('?')[0]}"):
             responses = operations[method]["responses"]
             if answer.status_code in (404, 405) and str(answer.status_code) not in responses:
@@ -52,24 +54,26 @@ def _check_response(method: str, path: str, answer: Any) -> None:
 
 @cache
 def _described_paths() -> dict[str, Any]:
-    paths: dict[str, Any] = description()["paths"]
+    # Imported here: that takes a second of each process that collects the tests.
+    import jsonschema  # noqa: F401
+
+    paths: dict[str, Any] = _file()["paths"]
     # "/sessions/end" before "/sessions/{id}".
     return dict(sorted(paths.items(), key=lambda item: item[0].count("{")))
 
 
 @cache
 def _validator(path: str, method: str, status: int, kind: str) -> Any:
-    # Imported here: that takes a second of each process that collects the tests.
     from jsonschema import Draft202012Validator, FormatChecker
 
-    schema = _described_paths()[path][method]["responses"][str(status)]["content"][kind]["schema"]
-    whole = {**schema, "components": _components()}
+    schema = _file()["paths"][path][method]["responses"][str(status)]["content"][kind]["schema"]
+    whole = {**schema, "components": _file()["components"]}
     return Draft202012Validator(whole, format_checker=FormatChecker())
 
 
 @cache
-def _components() -> Any:
-    return description()["components"]
+def _file() -> dict[str, Any]:
+    return description()
 
 
 def description() -> dict[str, Any]:
