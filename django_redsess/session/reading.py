@@ -23,6 +23,7 @@ from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, is_sid, keyspace
 from django_redsess.transport.outages import forbidden, is_foreign
 from django_redsess.transport.partitions import ask_each
+from django_redsess.transport.pools import Pool
 from django_redsess.transport.steps import Pipeline, ScriptCall, Steps
 
 NOBODY = b"-" * 20
@@ -94,28 +95,28 @@ def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
         yield from agree([partition])
     fresh = server.clock.fresh()
     if touch is Touch.NOTHING:
-        return (yield from _read_whole(sid, commands, fresh))
+        return (yield from _read_whole(sid, commands, server, fresh))
     seen = seen_at(fresh or server.clock.now() or (yield from steps.current_time(partition)))
     deadline_in_record = server.touched.recall(tag + sid, seen)
     # Once a second all the same: a server that was the master a moment ago refuses it, and is read no more.
     if deadline_in_record is None or not fresh:
-        return (yield from _read_whole(sid, commands, fresh, seen))
+        return (yield from _read_whole(sid, commands, server, fresh, seen))
     if deadline_in_record and not conf.moves_deadlines:
         [record] = yield from attempts.fetch(server, tag, "read", commands.record % sid.encode(), 1)
         due = 0 if record is None else least_deadline(record)
         if record is None or due > fresh:
             return Loaded(sid, record, due, fresh)
-    return (yield from _read_whole(sid, commands, fresh))
+    return (yield from _read_whole(sid, commands, server, fresh))
 
 
-def _read_whole(sid: str, commands: Templates, fresh: int | None, seen: int = 0) -> Steps[Loaded]:
+def _read_whole(sid: str, commands: Templates, server: Pool, fresh: int | None, seen: int = 0) -> Steps[Loaded]:
     """
-    Read the record and the deadline of ``sid``, and the server's time unless it is known by ``fresh``.
+    Read the record and the deadline of ``sid`` from ``server``, and its time unless that is ``fresh``.
 
     Touch the session as seen at the time ``seen``. 0 does not touch it.
     """
     partition, name = commands.partition, sid.encode()
-    tag, server = partition.tag, server_of(partition)
+    tag = partition.tag
     packed, read_count = (commands.record + commands.deadline) % (name, name), 2
     if not fresh:
         packed, read_count = packed + TIME, 3
