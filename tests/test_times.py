@@ -90,6 +90,7 @@ def pages_of(there: dict[str, str]) -> dict[str, tuple[dict[str, str], list[str]
         f"{ITEMS}_history": ({"object_id": "lamp"}, [""], None),
         f"{ITEMS}_change": ({"object_id": "lamp"}, [""], None),
         f"{SIGN_INS}_export": ({}, ["", "when=today"], {"format": "json"}),
+        f"{SIGN_INS}_end": ({}, ["", "q=alice"], None),
         f"{SIGN_INS}_changelist": ({}, ["", *every], None),
         f"{SIGN_INS}_history": (page["row"], [""], None),
         f"{SIGN_INS}_change": (page["row"], [""], None),

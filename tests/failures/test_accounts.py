@@ -140,7 +140,7 @@ def test_a_request_makes_the_change_and_is_a_503_where_it_needs_its_session(
 def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(browser, alice, proxy, log, way) -> None:
     browser.sign_in(alice)
     [elsewhere] = sign_in(alice)
-    proxy.before(scripts.END_SIDS.digest, proxy.refuse)
+    proxy.before(scripts.END_RANGE.digest, proxy.refuse)
     assert_unavailable(browser.get(f"/password/{way}/"))
     assert has_happened("password", alice.pk)
     assert_logged(log, alice.pk)
@@ -153,7 +153,7 @@ def test_who_changes_the_own_password_when_the_server_goes_away_gets_a_503(brows
 def test_who_closes_an_account_in_an_outage_is_answered_and_signed_out(browser, alice, proxy, log, closing) -> None:
     user_id = alice.pk
     browser.sign_in(alice)
-    proxy.before(scripts.END_SIDS.digest, proxy.refuse)
+    proxy.before(scripts.END_RANGE.digest, proxy.refuse)
     response = browser.get(f"{browser.views}/close/{closing}/does_nothing/")
     # It may be asked for nothing more, and then there is nothing to wait for.
     assert (response.status_code, list(response.cookies)) == (200, [])
@@ -187,7 +187,7 @@ def test_a_password_that_could_not_be_counted_is_not_tried(browser, alice, proxy
 def test_a_change_whose_reply_was_lost_ends_all_sessions_and_logs_nothing(partitions, bob, proxy, log, change) -> None:
     user_id = bob.pk
     sign_in(bob, 3)
-    proxy.lose_reply(scripts.END_SIDS.digest)
+    proxy.lose_reply(scripts.END_RANGE.digest)
     CHANGES[change](bob, Client())
     assert proxy.lost == 1
     assert (has_happened(change, user_id), count(user_id)) == (True, 0)
@@ -208,7 +208,7 @@ def test_cut_off_half_way_logout_everywhere_goes_on(partitions, redis, proxy, lo
     user_id = 1
     bob = User.objects.create_user("bob", pk=user_id)
     fill(redis, 600, users=1, viewed=0)
-    digest = scripts.END_SIDS.digest
+    digest = scripts.END_RANGE.digest
     proxy.before(digest, lambda: proxy.before(digest, proxy.refuse))
     CHANGES[change](bob, Client())
     assert has_happened(change, user_id)
