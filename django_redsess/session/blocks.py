@@ -92,12 +92,12 @@ def read_block(user_id: str) -> Pipeline[Block | None]:
     partition = keyspace().of_user(user_id)
     packed = _block_commands(partition, user_id) + packing.pack_command("TIME")
 
-    def found(replies: list[Any]) -> Block | None:
+    def block_in(replies: list[Any]) -> Block | None:
         over_at, text, time = replies
         now = server_of(partition).clock.learn(time)
         return None if over_at is None or float(over_at) <= now else _block_from(user_id, over_at, text)[0]
 
-    return Pipeline(partition, "block", packed, 3, found, needed=3)
+    return Pipeline(partition, "block", packed, 3, block_in, needed=3)
 
 
 def refuse_if_blocked(user_id: str) -> Steps[None]:
@@ -127,15 +127,15 @@ def read_blocks(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:
     """
     partitions = keyspace().partitions
 
-    def read(numbers: Sequence[int], count: int) -> Steps[list[list[list[Scored]]]]:
-        def commands(number: int, now: int) -> bytes:
+    def read_parts(numbers: Sequence[int], count: int) -> Steps[list[list[list[Scored]]]]:
+        def pack_range(number: int, now: int) -> bytes:
             name = partitions[numbers[number]].blocked
             return packing.pack_command("ZRANGE", name, f"({now}", "+inf", "BYSCORE", "LIMIT", 0, count, "WITHSCORES")
 
-        replies = yield from ask_each("blocks", [partitions[number] for number in numbers], commands, 1)
+        replies = yield from ask_each("blocks", [partitions[number] for number in numbers], pack_range, 1)
         return [[with_scores(reply)] for [reply] in replies]
 
-    entries = (yield from merged(read, len(partitions), offset + limit))[offset:]
+    entries = (yield from merged(read_parts, len(partitions), offset + limit))[offset:]
     return (yield from _with_texts([(member.decode(errors="replace"), over_at) for over_at, member in entries]))
 
 
@@ -145,11 +145,11 @@ def _with_texts(entries: Sequence[tuple[str, float]]) -> Steps[list[tuple[Block,
         homes.setdefault(keyspace().of_user(user_id), []).append(user_id)
     partitions = list(homes)
 
-    def commands(number: int, _: int) -> bytes:
+    def pack_texts(number: int, _: int) -> bytes:
         home = partitions[number]
         return packing.pack_command("MGET", *(home.block_of(user_id) for user_id in homes[home]))
 
-    replies = (yield from ask_each("blocks", partitions, commands, 1)) if partitions else []
+    replies = (yield from ask_each("blocks", partitions, pack_texts, 1)) if partitions else []
     texts = dict[str, Any]()
     for home, [found] in zip(partitions, replies, strict=True):
         texts.update(zip(homes[home], found, strict=True))

@@ -64,14 +64,14 @@ def _leaving(partition: Partition, user_ids: list[str], message: str) -> Pipelin
     lists = [packing.pack_command("ZRANGE", partition.online_user_of(each), -SESSIONS_MAX, -1) for each in user_ids]
     stored = [packing.pack_command("SET", partition.message_of(each), message, "PX", day) for each in user_ids]
 
-    def found(replies: list[Any]) -> list[tuple[str, list[str]]]:
+    def sids_in(replies: list[Any]) -> list[tuple[str, list[str]]]:
         return [
             (user_id, [sid for each in reply if is_sid(sid := each.decode(errors="replace"))])
             for user_id, reply in zip(user_ids, replies, strict=False)
         ]
 
     # A full server refuses to store the message for the next sign-in. The sessions still get it.
-    return Pipeline(partition, "message", b"".join(lists + stored), 2 * len(user_ids), found, needed=len(user_ids))
+    return Pipeline(partition, "message", b"".join(lists + stored), 2 * len(user_ids), sids_in, needed=len(user_ids))
 
 
 def _put(sid: str, user_id: str, message: str) -> Steps[None]:

@@ -168,14 +168,14 @@ def save_fast(sid: str, record: bytes, *, revision: bytes, loaded: bytes, due: i
     at = b"%d" % due if due else b""
     packed = template % (sid.encode(), loaded, len(record), record, len(at), at)
 
-    def changed(replies: list[Any]) -> Outcome:
+    def outcome_of_save(replies: list[Any]) -> Outcome:
         found = replies[0]
         # The client repeats a command whose reply was lost. Then its record is stored already.
         if found == 1 or (found and revision_of(found) == revision):
             return SAVED
         return Outcome("changed", found) if found else AGAIN
 
-    return Pipeline(partition, scripts.SAVE_FAST.task, packed, 1, changed, script=scripts.SAVE_FAST)
+    return Pipeline(partition, scripts.SAVE_FAST.task, packed, 1, outcome_of_save, script=scripts.SAVE_FAST)
 
 
 @lru_cache(maxsize=2048)
@@ -205,7 +205,7 @@ def create_fast(sid: str, saving: Saving) -> ScriptCall[Outcome]:
         full_at=saving.limit.full_at if saving.limit else None,
     )
 
-    def read(reply: int | bytes, counts: Sequence[Any]) -> Outcome:
+    def outcome_of_create(reply: int | bytes, counts: Sequence[Any]) -> Outcome:
         if isinstance(reply, bytes):
             return Outcome("clock", at=int(reply))
         return Outcome("saved", stored=session_counts(counts)) if reply else AGAIN
@@ -217,7 +217,7 @@ def create_fast(sid: str, saving: Saving) -> ScriptCall[Outcome]:
         scripts.CREATE_FAST,
         keys,
         args,
-        read,
+        outcome_of_create,
         first_attempt_args=first_attempt_args,
         before=before,
         reply_count=reply_count,

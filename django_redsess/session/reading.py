@@ -198,13 +198,13 @@ def probe_servers() -> Steps[None]:
     # HINCRBY only counts. Without its permission, sessions are still stored.
     wanted = [name for name in scripts.commands_of_scripts(scripts.SAVE_FAST, scripts.CREATE_FAST) if name != "HINCRBY"]
 
-    def commands(number: int, at: int) -> bytes:
+    def pack_probe(number: int, at: int) -> bytes:
         of = templates(space.prefix, space.count)[number]
         args = asking.arguments(commands=wanted, names=[of.partition.login])
         asked = (of.record + of.deadline) % (NOBODY, NOBODY) + TIME + of.touch % (at, NOBODY, at, NOBODY)
         return asked + packing.pack_script_call(asking, (), args)
 
-    for *_, (refused, _) in (yield from ask_each("ready", space.partitions, commands, 6, script=asking)):
+    for *_, (refused, _) in (yield from ask_each("ready", space.partitions, pack_probe, 6, script=asking)):
         if refused:
             raise forbidden(map(force_str, refused))
 
@@ -235,7 +235,7 @@ def templates(prefix: str, count: int) -> list[Templates]:
     """Return the commands for each partition."""
     time = b"$13\r\n%013d\r\n"
 
-    def touch(name: str) -> bytes:
+    def pack_touch(name: str) -> bytes:
         # A session is in one of two lists. XX leaves the other one unchanged.
         return pack_template(6, "ZADD", name, "XX", "GT") + time + SID_PLACEHOLDER
 
@@ -244,7 +244,7 @@ def templates(prefix: str, count: int) -> list[Templates]:
             partition=each,
             record=pack_template(3, "HGET", each.login) + SID_PLACEHOLDER,
             deadline=pack_template(3, "ZSCORE", each.expire) + SID_PLACEHOLDER,
-            touch=touch(each.recent) + touch(each.guests),
+            touch=pack_touch(each.recent) + pack_touch(each.guests),
         )
         for each in Keyspace(prefix, count).partitions
     ]

@@ -55,11 +55,11 @@ def call_record_view(sid: str, item: str, touch: Touch = Touch.NOTHING) -> Scrip
         return ScriptCall(partition, script, keys, args, _is_recorded)
     touching, name = templates(space.prefix, space.count)[space.number_of(sid)].touch, sid.encode()
 
-    def touches(now: int) -> bytes:
+    def pack_touch(now: int) -> bytes:
         seen = reading.seen_at(now)
         return touching % (seen, name, seen, name)
 
-    return ScriptCall(partition, script, keys, args, _is_recorded, (), touches, 2)
+    return ScriptCall(partition, script, keys, args, _is_recorded, (), pack_touch, 2)
 
 
 @lru_cache(maxsize=2048)

@@ -53,20 +53,20 @@ def read_most_viewed(first: int, limit: int) -> Steps[list[tuple[str, int]]]:
         starts = yield from split_rank(first)
         passed = first
 
-    def read(numbers: Sequence[int], count: int) -> Steps[EntryLists[tuple[int, int, bytes]]]:
-        def commands(number: int, _: int) -> bytes:
+    def read_parts(numbers: Sequence[int], count: int) -> Steps[EntryLists[tuple[int, int, bytes]]]:
+        def pack_range(number: int, _: int) -> bytes:
             start = starts[numbers[number]]
             return pack_head(5, "ZRANGE", partitions[numbers[number]].viewed) + pack_tail(
                 start, start + count - 1, "WITHSCORES"
             )
 
-        found = yield from ask_each("popular", [partitions[number] for number in numbers], commands, 1)
+        found = yield from ask_each("popular", [partitions[number] for number in numbers], pack_range, 1)
         return [
             [[(-_views(score), number, item) for score, item in with_scores(reply)]]
             for number, (reply,) in zip(numbers, found, strict=True)
         ]
 
-    found = yield from merged(read, len(partitions), first - passed + limit)
+    found = yield from merged(read_parts, len(partitions), first - passed + limit)
     return [(item.decode(errors="replace"), -views) for views, _, item in found[first - passed :]]
 
 
@@ -143,10 +143,10 @@ def _bound_at(score: int) -> Steps[RankedScore]:
     partitions = keyspace().partitions
     end = pack_tail(f"({score}")
 
-    def commands(number: int, _: int) -> bytes:
+    def pack_count(number: int, _: int) -> bytes:
         return pack_head(4, "ZCOUNT", partitions[number].viewed, "-inf") + end
 
-    found = yield from ask_each("popular", partitions, commands, 1)
+    found = yield from ask_each("popular", partitions, pack_count, 1)
     return RankedScore(score, [count for (count,) in found])
 
 
