@@ -64,40 +64,28 @@ def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_c
     assert "Chrome 120" in bob["sender"]
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ({"q": "alice"}, ["alice"]),
+def test_search_and_filters(admin_client, users) -> None:
+    ended(users["alice"], "", ended_is_about=True, ago=timedelta(days=3))
+    ended(users["bob"], ago=timedelta(days=2), address="192.0.2.8", agent=CHROME, is_new_device=True)
+    row(users["carol"], address="2001:db8:0:1::7")
+    queries: list[tuple[dict[str, str], list[str]]] = [
         ({"q": "bob@example"}, ["bob"]),
         ({"q": "192.0.2.7"}, ["alice"]),
         ({"q": " 192.0.2.0/24 "}, ["bob", "alice"]),
         ({"q": "2001:db8:0:1::/64"}, ["carol"]),
         ({"q": "2001:db8:0:2::/64"}, []),
         ({"q": "2001:db8::/32"}, ["carol"]),
-        ({"q": "nobody"}, []),
         ({"q": 300 * "x"}, []),
-        ({"reason": "logout"}, ["bob"]),
         ({"reason": "unknown"}, ["alice"]),
-        ({"who_ended": "user_here"}, ["bob"]),
-        ({"who_ended": "nobody"}, []),
         ({"who_ended": "nonsense"}, ["carol", "bob", "alice"]),
         ({"ended_by": "1\0"}, []),
-        ({"state": "living"}, ["carol"]),
-        ({"state": "ended"}, ["bob", "alice"]),
-        ({"is_new_device": "true"}, ["bob"]),
-        ({"browser": "Chrome"}, ["bob"]),
-        ({"system": "Linux"}, ["carol", "alice"]),
         ({"browser": "Firefox", "state": "living"}, ["carol"]),
         ({"user": "x"}, []),
         ({"when": "nonsense", "since": "99-99", "until": "9999-12-31"}, ["carol", "bob", "alice"]),
-    ],
-    ids=str,
-)
-def test_search_and_filters(admin_client, users, query, found) -> None:
-    ended(users["alice"], "", ended_is_about=True, ago=timedelta(days=3))
-    ended(users["bob"], ago=timedelta(days=2), address="192.0.2.8", agent=CHROME, is_new_device=True)
-    row(users["carol"], address="2001:db8:0:1::7")
-    assert names(admin_client, **query) == found
+    ]
+    # Each single filter: see the tests of the API, which asks this list.
+    for query, found in queries:
+        assert names(admin_client, **query) == found, query
 
 
 @pytest.fixture
@@ -126,12 +114,9 @@ def addresses(client: Client, **query: str) -> set[int]:
     return {int(found["sender"].rpartition(".")[2]) for found in rows_of(client.get(LIST, query))}
 
 
-@pytest.mark.parametrize(
-    ("who", "found"),
-    [("staff", {3, 4, 100}), ("user_here", {0}), ("user_elsewhere", {1, 2}), ("nobody", {5, 6})],
-)
-def test_it_is_filtered_by_who_ended_it(admin_client, ends, who, found) -> None:
-    assert addresses(admin_client, who_ended=who) == found
+def test_it_is_filtered_by_who_ended_it(admin_client, ends) -> None:
+    found = {"staff": {3, 4, 100}, "user_here": {0}, "user_elsewhere": {1, 2}, "nobody": {5, 6}}
+    assert {who: addresses(admin_client, who_ended=who) for who in found} == found
 
 
 def test_a_name_leads_to_the_sessions_of_others_that_this_person_has_ended(admin_client, ends) -> None:
