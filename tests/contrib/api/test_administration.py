@@ -95,7 +95,6 @@ def test_ordinary_users_with_permissions_are_not_let_in(alice, here) -> None:
     assert count(alice) == 1
 
 
-@pytest.mark.usefixtures("partitions")
 def test_filters_are_those_of_the_page(alice, root, new_session) -> None:
     firefox, chrome = signed_in_with(FIREFOX), signed_in_with(CHROME, REMOTE_ADDR="198.51.100.7")
     guest = new_session(colour="red").sid

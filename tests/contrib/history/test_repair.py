@@ -23,7 +23,7 @@ from testproject.servers import free_port
 from tests.helpers.outages import caches, lines_of, our_errors
 from tests.helpers.sign_ins import sign_in
 
-pytestmark = [pytest.mark.usefixtures("history", "partitions")]
+pytestmark = pytest.mark.usefixtures("history")
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -178,6 +178,7 @@ def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None
     assert (row.ended_is_about, row.reason) == (False, "kicked")
 
 
+@pytest.mark.usefixtures("partitions")
 def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) -> None:
     monkeypatch.setattr(repair, "READ_AT_ONCE", 3)
     monkeypatch.setattr(listing, "PAGE_SIZE", 3)
@@ -195,6 +196,7 @@ def test_many_rows_are_taken_in_batches(new_session, monkeypatch, unrecorded) ->
     assert numbers("--prune") == {"closed": 0, "inserted": 0, "pruned": 8}
 
 
+@pytest.mark.usefixtures("partitions")
 def test_sessions_that_end_meanwhile_leave_out_no_other_one(new_session, monkeypatch, unrecorded) -> None:
     monkeypatch.setattr(listing, "PAGE_SIZE", 4)
     User.objects.bulk_create(User(pk=number, username=f"user {number}") for number in range(1, 17))
