@@ -97,7 +97,7 @@ class Closing:
             yield from session.opening()
         if session.viewed_item and (session.is_empty() or not (session.modified or self.saves_always)):
             yield from self._record_view_without_save()
-        self._tell()
+        self._show_notice()
         # The message about the end of the old session is no reason to create a new one.
         tells_only = self.shared and session.cookie.notice and set((yield from session.opening())) <= {"_messages"}
         if not tells_only and not self._is_over() and (yield from self._save_or_refresh()):
@@ -121,7 +121,7 @@ class Closing:
             self.session.visit.begins_by_view = not self.shared
         yield from viewed.record_noted_view(self.session)
 
-    def _tell(self) -> None:
+    def _show_notice(self) -> None:
         found = self.session.cookie.notice
         if found and not self.shared:
             add_at_the_end(self.request, self.response, found)
