@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 import django_redsess
+from django_redsess import conf as configuration
 from tests.helpers.admin_pages import CONFIRM, END, LIST, Page
 from tests.helpers.site import AUTH, SESSION
 
@@ -38,7 +39,10 @@ def passed_by(request: Callable[[], Any]) -> set[str]:
 
 
 @pytest.fixture
-def site(settings) -> None:
+def site(settings, monkeypatch) -> None:
+    # Once the module ``testing`` is imported, it is asked for each prefix.
+    monkeypatch.setattr(configuration, "prefix_of_test", None)
+    configuration.conf.clear_cached()
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = [SESSION, AUTH, "django.contrib.messages.middleware.MessageMiddleware"]
 
