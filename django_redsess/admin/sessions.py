@@ -40,7 +40,7 @@ from django_redsess.online.samples import Present
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session.client import parse_network
-from django_redsess.session.store import user_id_of
+from django_redsess.session.store import session_of, user_id_of
 
 BROWSER_MAX = 60  # A longer name is cut: the name of an unknown browser is its whole user agent.
 
@@ -189,7 +189,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return ("seen",) if filters.orders_by_seen_only(request) else ("signed_in", "seen")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if request.method == "GET" and Access(self, request).own_sid is None:
+        if request.method == "GET" and session_of(request) is None:
             text = gettext("SESSION_ENGINE is another engine: this page does not know who is signed in.")
             messages.warning(request, text)
         users, query = request.GET.getlist(pages.USER), request.GET.copy()

@@ -233,7 +233,7 @@ def create(
 
     ``is_new`` says that the sid is certainly unused, so the script does not look for it. ``viewed`` is for a session
     that comes from another partition. It has the items that the session viewed there and the times of their views, as
-    :func:`viewed_by` returns them.
+    :func:`reading.read_viewed_items` returns them.
     """
     partition = keyspace().of_sid(sid)
     args = scripts.CREATE.arguments(sid=sid, **_saving_args(saving), **_limit_args(saving.limit), viewed=viewed)

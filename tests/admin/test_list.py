@@ -305,3 +305,20 @@ def test_an_empty_list_says_what_is_not_stored(admin_client) -> None:
     for guests, is_told in (("true", True), ("only", True), ("", False)):
         page = Page(admin_client.get(LIST, {"q": "198.51.100.0/24", "guests": guests}))
         assert ("The addresses of guests are not stored." in page.text) == is_told
+
+
+def test_a_site_with_another_engine_is_told_why_the_list_knows_nobody(admin_client, settings, db) -> None:
+    told = "SESSION_ENGINE is another engine"
+    assert told not in Page(admin_client.get(LIST)).text
+    settings.SESSION_ENGINE = "django.contrib.sessions.backends.db"
+    client = Client()
+    client.force_login(User.objects.get(username="admin"))
+    assert told in Page(client.get(LIST)).text
+
+
+def test_who_is_signed_in_by_this_request_is_not_told_of_another_engine(admin_user, settings) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.RemoteUserMiddleware"]
+    settings.AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.RemoteUserBackend"]
+    response = Client().get(LIST, REMOTE_USER=admin_user.username)
+    assert response.status_code == 200
+    assert "another engine" not in Page(response).text
