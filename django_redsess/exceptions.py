@@ -57,7 +57,7 @@ class SignInRefused(PermissionDenied):
     until: datetime | None = None
     """Until when the user is blocked. None if that is not why the sign-in is refused."""
     message: str = ""
-    """The message of who has blocked the user."""
+    """The message of the administrator who has blocked the user."""
 
 
 class SessionLimitReached(SignInRefused):

@@ -56,8 +56,8 @@ def one_at_a_time(wait: float = 10, hold: float = 30, otherwise: Otherwise | Non
     400. A request that brings no session has nothing to share, and does not wait.
 
     Raises TypeError or ValueError for times that are no numbers, a ``wait`` below 0 or a ``hold`` that is not above 0,
-    and for what is no view. The view raises ImproperlyConfigured where sessions are not of this app, or its middleware
-    does not save them, and SessionStoreUnavailable in an outage: the middleware answers that with 503.
+    and for objects that are no views. The view raises ImproperlyConfigured where sessions are not of this app, or its
+    middleware does not save them, and SessionStoreUnavailable in an outage: the middleware answers that with 503.
     """
     _require_seconds("wait", wait)
     _require_seconds("hold", hold)

@@ -341,7 +341,7 @@ def _value_text(key: str, value: Any) -> str:
 
 
 SUMMARY: Any = (owner, origin, times, deadlines, viewed_items, other_sessions, last_sign_ins)
-"""What a session's page shows first. The rest is folded."""
+"""The fields that a session's page shows first. The others are folded."""
 
 FIELDSETS: Any = (
     (None, {"fields": SUMMARY}),

@@ -130,7 +130,7 @@ def live_urls(
 def names_of_enders(
     request: HttpRequest, site: AdminSite, sign_ins: Iterable[past_sign_ins.PastSignIn]
 ) -> dict[str, str]:
-    """Return the names of the users who ended these, by primary key. A user who may not be seen has the key as name."""
+    """Return the names of the users who ended these, by primary key. A hidden user has the key as name."""
     user_ids = {each.by for each in sign_ins}
     others = user_ids - {"", *(each.user_id for each in sign_ins)}
     users = named_users(request, site, others) if others else {}

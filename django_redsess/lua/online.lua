@@ -15,7 +15,7 @@ local function count_active(milliseconds)
   return redis.call("ZCOUNT", recent, since, "+inf"), redis.call("ZCOUNT", guests, since, "+inf")
 end
 
--- What lists show of sessions.
+-- The row of a session in a list.
 
 -- A row: sid, login time, last seen, deadline, newest viewed item, record. nil without a record or a deadline: it is no
 -- session then, whatever the server has evicted.
@@ -156,7 +156,7 @@ local function merge_slot(list, has_totals, slot)
   local signed_in, guests_there, latest = 0, 0, nil
   for _, sample in ipairs(slot) do
     local users, others, rest = string.match(sample, "^%d+ (%d+) (%d+)([%d ]*)$")
-    -- Another program may have written anything: what is no sample goes.
+    -- Another program may have written anything: other texts than samples go.
     if rest and (rest ~= "") == has_totals then
       latest = rest
       signed_in, guests_there = math.max(signed_in, tonumber(users)), math.max(guests_there, tonumber(others))

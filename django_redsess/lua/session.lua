@@ -180,7 +180,7 @@ local found = not is_new and redis.call("HGET", login, sid)
 if found then
   return with_ended({ revision_of(found) == revision_of(record) and "saved" or "taken", limit and "crowded" })
 end
--- A repetition does not bring back what has ended meanwhile.
+-- A repetition brings no session back that has ended meanwhile.
 if not is_new and note_of(sid) ~= "" then return with_ended({ "taken" }) end
 if is_blocked(user_id) then return with_ended({ "blocked" }) end
 local expected = steady_time_of(seen_list_of(user_id))
@@ -322,7 +322,7 @@ for index = 1, #flat, 2 do
 end
 local ending, places, stays, dealt_with = sort_out_ending(sids, began_by, since, kept_sids, kept_users)
 local count = remove_sessions(ending, reason ~= "" and reason, nil, false, message)
--- What has no record, or another one than the list says, is still there, and would come again.
+-- Entries without a record, or with a record of another list, are still there. The next call would find them again.
 if count > 0 then redis.call("ZREM", source, unpack(ending, 1, count)) end
 if count < #ending then dealt_with = places[count + 1] - 1 end
 

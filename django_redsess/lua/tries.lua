@@ -4,7 +4,7 @@
 -- KEYS: tries
 -- ARGV: window:number max:number counts:flag
 -- A try is recent for `window` milliseconds. Without `counts`, nothing is written. Nor is a try that may not be made: it
--- prolongs nothing. A clock that went back forgets what is far ahead.
+-- prolongs nothing. After the clock went back, entries far ahead are forgotten.
 -- Reply: how many tries were left, this one among them; 0 if it may not be made.
 local recent = {}
 for at in string.gmatch(redis.call("GET", tries) or "", "%d+") do

@@ -341,9 +341,9 @@ def end_in_batches(
     """
     End all signed-in sessions, or those that match, and yield the ended ones in lists of up to 250.
 
-    ``user_ids``, ``guests``, ``network``, ``browser`` and ``system`` are as in :func:`sessions`. What a search finds
-    there is what ends. ``keep`` are the sids of sessions that stay. ``message`` is as in :func:`end`. The first
-    iteration raises ValueError for too many users, a longer message, or a ``network`` that is none.
+    ``user_ids``, ``guests``, ``network``, ``browser`` and ``system`` are as in :func:`sessions`. A search ends the
+    sessions that it finds there. ``keep`` are the sids of sessions that stay. ``message`` is as in :func:`end`. The
+    first iteration raises ValueError for too many users, a longer message, or a ``network`` that is none.
     """
     work = BulkEnding(filter_of(user_ids, guests, **client), message=notice.check_message(message), keep=keep)
     while not work.done:

@@ -296,7 +296,8 @@ def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collect
     """
     Kick sessions, in the store from which sessions move here, too, and tell their users ``message``.
 
-    A session that got another key is ended under it. What is no sid is ignored. Raises ValueError for a long message.
+    A session that got another key is ended under it. Texts that are no sid are ignored. Raises ValueError for a long
+    message.
     """
     wanted = [sid for sid in sids if is_sid(sid)]
     ending = Ending(Reason.KICKED, notice.check_message(message), kept_users=keep_users, by=user_of_request())

@@ -23,7 +23,7 @@ NO_USERS: Users = MappingProxyType({})
 
 
 class DescribedRow(NamedTuple):
-    """A session, a sign-in or a block, with what is looked up for many of them at once."""
+    """A session, a sign-in or a block, with values that are looked up for many of them at once."""
 
     subject: Any
     users: Users = NO_USERS
@@ -157,7 +157,7 @@ def describe_sessions(
     columns: Sequence[Field] | None = None,
 ) -> list[dict[str, Any]]:
     """
-    Describe sessions by ``columns``, None for ``SESSION``: times are datetimes, and what is absent is None.
+    Describe sessions by ``columns``, None for ``SESSION``: times are datetimes, and absent values are None.
 
     ``current_sid`` is the session of the request. Places are asked for together: call this once a page.
     """

@@ -91,7 +91,7 @@ def exactly(at: datetime) -> str:
 
 
 def shortly(at: datetime) -> SafeString:
-    """Return ``at`` as HTML: day and time of day, and the year if it is not this one. On hover is what is left out."""
+    """Return ``at`` as HTML: day and time of day, and the year if it is not this one. Hovering shows the whole time."""
     local = timezone.localtime(at)
     is_of_this_year = local.year == timezone.localtime(known_server_time()).year
     # As Django writes dates in this language, with short names of months.

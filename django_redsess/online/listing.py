@@ -605,8 +605,8 @@ def page_after(
     """
     Read up to ``limit`` sessions that come after ``position``, or the first ones. Return also the last one's position.
 
-    It is None if no others come. Whatever comes and goes elsewhere in the list, the sessions after a position are the
-    same. First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest
+    It is None if no others come. The sessions after a position are the same, though sessions come and go elsewhere in
+    the list. First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest
     5 000 sign-ins of each partition can be reached. ``session_filter`` names no client.
     """
     rows, last = drive(_read_after(session_filter, position, limit, by_seen=by_seen, latest_first=latest_first))

@@ -213,7 +213,7 @@ def _added_up(texts: Sequence[bytes], active: Mapping[bytes, tuple[int, int]]) -
 
 
 def count_in(stored: bytes | None) -> int:
-    """Return a count as the store has it: 0 for what is no number, and between 0 and ``COUNT_MAX``."""
+    """Return a count as the store has it: 0 for other texts, and between 0 and ``COUNT_MAX``."""
     with suppress(ValueError):
         return _bounded(stored or b"0")
     return 0

@@ -157,7 +157,7 @@ def clean_client(address: object, user_agent: str) -> Client:
     """
     Return a sender without characters that could forge a log line or break a page.
 
-    Of the address, there is what ``CLIENT_ADDRESS`` says: ``""`` for what is none. On a Unix socket, some servers have
+    The address is as ``CLIENT_ADDRESS`` says; ``""`` for a text that is none. On a Unix socket, some servers have
     something else than a text.
     """
     clean = _cleaned if len(user_agent) <= USER_AGENT_KEPT_MAX else _cleaned.__wrapped__
@@ -193,7 +193,7 @@ def _bare(text: str) -> str:
     return (found[1] or found[2] if found else text).partition("%")[0]
 
 
-# A number without a dot, and what has another first group than those of real addresses, may be a name.
+# A number without a dot may be a name. So may a text whose first group is that of no real address.
 _BEGINNING = re.compile(
     r"(?P<numbers>[0-9]{1,3}\.(?:[0-9]{1,3}\.){0,2})\*?|(?P<last>[0-9]{1,3}(?:\.[0-9]{1,3}){1,2})"
     r"|(?P<groups>[0-9a-f]{4}:(?:[0-9a-f]{1,4}:){0,6})\*?|(?P<final>[0-9a-f]{4}(?::[0-9a-f]{1,4}){1,6})",

@@ -44,7 +44,7 @@ KEY_LENGTH_MIN, KEY_CHARACTERS_MIN = 32, 8
 """How long a key is at least, and how many different characters or bytes it has."""
 
 INSECURE_PREFIX = "django-insecure-"
-"""What the keys begin with that Django's ``startproject`` makes."""
+"""Prefix of the keys that Django's ``startproject`` makes."""
 
 logger = logging.getLogger("django_redsess")
 
@@ -143,7 +143,7 @@ def aesgcm() -> tuple[Any, type[Exception]]:
 
 @lru_cache(maxsize=PREFIXES_KEPT)
 def _ciphers(prefix: str) -> Ciphers:
-    # First what may raise: a page of an error shows the values of the functions that it came through.
+    # The calls that may raise come first: a page of an error shows the values of the functions that it came through.
     cipher, invalid_tag = aesgcm()
     keys = [(key, OWN_BIT) for key in own_keys()]
     keys += [(key, 0) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]

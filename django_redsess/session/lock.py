@@ -45,7 +45,7 @@ class SessionLock:
 
     def __init__(self, session: SessionStore, sid: str, hold: float) -> None:
         self.session, self.sid, self.partition = session, sid, keyspace().of_sid(sid)
-        # Whoever finds the lock learns from the token how long it may last.
+        # The token tells other requests how long the lock may last.
         self.token = f"{urandom(16).hex()}:{max(1, hold * 1000):.0f}"
 
     def taking(self, wait: float) -> Steps[str]:

@@ -226,7 +226,7 @@ SID_PLACEHOLDER = b"$20\r\n%b\r\n"
 
 
 def pack_template(parts: int, *command: str) -> bytes:
-    """Pack the beginning of a command that has so many ``parts``. What is appended may have placeholders."""
+    """Pack the beginning of a command that has so many ``parts``. The rest may have placeholders."""
     return b"*%d%b" % (parts, packing.pack_command(*command)[2:].replace(b"%", b"%%"))
 
 

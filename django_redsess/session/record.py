@@ -20,7 +20,7 @@ rest           data part: see below
 
 The seal does not cover the revision and the two times. A session's deadline is in ``expire``, which has no seal either.
 With ``ENCRYPT``, client part and data part are encrypted, and what covers them takes the seal's place: name of the key,
-nonce and tag, see encryption.py. What a process writes does not matter to what it reads.
+nonce and tag, see encryption.py. A process reads both kinds, whichever it writes.
 
 Each PREFIX has its own key. A record names the serializer that wrote its data, so that SESSION_SERIALIZER can change.
 
@@ -34,7 +34,7 @@ bits       meaning
 16         ``ENCRYPTED``: name of the key, nonce and tag take the place of the seal
 32 and 64  ``DICTIONARIES``: which dictionaries the streams of both parts have. 0: those of compression.py.
            No release has others yet. A record with others can't be read here, and is not taken for bad
-128        ``RESERVED``. Who does not know its meaning reads the record all the same, and keeps it
+128        ``RESERVED``. A release that does not know its meaning reads the record, and keeps the bit
 ========== =============================================================================================
 
 The data part has a kind, which the byte at 16 holds: ``SIGNED_IN``, ``HASH`` or 0 (nothing is cut out); plus
@@ -237,7 +237,7 @@ def unpacked_data(kind: int, packed: bytes, user_id: bytes) -> bytes:
     """
     Unpack the data that :func:`packed_data` has packed.
 
-    Raises ValueError or zlib.error for what it did not return.
+    Raises ValueError or zlib.error for other bytes.
     """
     if kind <= DEFLATED:
         return inflate_data(packed) if kind else packed

@@ -121,7 +121,7 @@ class SaveAttempts:
     def __init__(self, session: SessionStore, data: dict[str, Any], *, must_create: bool = False) -> None:
         self.session, self.data, self.must_create = session, data, must_create
         self.at = 0  # The server's time, once the server has refused ours.
-        self.limit: Limit | None = None  # What the last attempt enforced.
+        self.limit: Limit | None = None  # The limit that the last attempt enforced.
         self.began, self.merges = monotonic(), 0
 
     def steps(self) -> Steps[Outcome]:

@@ -40,7 +40,7 @@ from django_redsess.transport.scripts import Script
 T = TypeVar("T")
 
 Sends = Generator[Send | Pause, Any, T]
-"""Steps that do nothing but send and wait; ``T`` is what they return."""
+"""Steps that only send and wait, and return ``T``."""
 
 REPEATS = 1
 """How often a command is sent again when the connection broke. With the time-outs that the README recommends, half a
@@ -190,7 +190,7 @@ def run_script(  # noqa: PLR0913, a value that holds these would cost each call 
                     raise reply
             except NoScriptError:
                 # The server was restarted, or told to forget its scripts. Now it gets the text. The commands before
-                # have been run already. What was agreed on may have gone with its data.
+                # have been run already. The agreement may have gone with the data.
                 attempts.to.invalidate()
                 usual = usual._replace(before=b"", reply_count=0, by_digest=False)
             except RedisError as error:
@@ -228,9 +228,9 @@ def fetch(  # noqa: PLR0913, looking up the server here, too, would cost each lo
 
     They go to the server ``to``, which has the partition with this ``tag``. All replies are read, though an earlier one
     is an error; errors are returned as exceptions. An error among the first ``needed`` is raised, as by
-    :func:`run_script`. With 0, the caller sends what is refused once more by itself: until then, no outage is over.
+    :func:`run_script`. With 0, the caller itself sends refused commands once more: until then, no outage is over.
     Later ones do not disturb, except for that of a master that was demoted: then all is sent once more on a new
-    connection. That must be harmless. ``name`` stands for what is asked, where it meets an outage. One of the commands
+    connection. That must be harmless. ``name`` names the operation in an outage. One of the commands
     may run ``script``, if it declares all keys that it uses.
     """
     attempts, began = None, monotonic()

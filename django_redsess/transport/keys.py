@@ -165,7 +165,7 @@ class Partition:
 
     def block_of(self, user_id: str) -> str:
         """
-        Text: the message for one blocked user, and who has blocked the user. It goes with the block.
+        Text: the message for one blocked user, and the user who set the block. It goes with the block.
 
         Or that the block was lifted. It goes when the block would have been over.
         """

@@ -108,7 +108,7 @@ class Outages:
         self.under_way: set[_Outage] = set()
         """The outages that are not over."""
         self.out_of_reach = _Outage(self, only_the_same=False)
-        # A full server still answers reads. It has recovered when what it refused works again.
+        # A full server still answers reads. It has recovered when a refused operation works again.
         self.refusing = _Outage(self, only_the_same=True)
         self.forbidding = _Outage(self, only_the_same=True, tells_each=True)
 
@@ -130,7 +130,7 @@ class Outages:
         """
         Return the exception to raise for ``error``. Note the outage if it is one.
 
-        ``name`` is the name of what was asked, ``text`` the text of the script.
+        ``name`` is the name of the operation, ``text`` the text of the script.
         """
         if _is_forbidden(error):
             command = _refused_command(error, name, text)
@@ -210,7 +210,7 @@ def message_of(error: Exception) -> str:
 
 
 def words_of(error: Exception) -> str:
-    """Return the text of ``error`` without what was sent, and without redis-py's list of sentinels."""
+    """Return the text of ``error`` without the command, and without redis-py's list of sentinels."""
     # Some servers repeat the arguments, and tell the line of the script, or how to use HELLO.
     return re.split(", with args| script: | : <redis|, otherwise the HELLO|\n", str(error))[0]
 

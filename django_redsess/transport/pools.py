@@ -98,8 +98,8 @@ class TouchedSessions:
     """
     The sessions of a server that this process has touched in the present ``TOUCH_INTERVAL``: a read of one asks less.
 
-    An interval is named by the last-seen time that touches write in it. When another begins, all are forgotten. What is
-    lost costs one touch more. Any thread may use an instance: if two threads add sessions while an interval ends, one
+    An interval is named by the last-seen time that touches write in it. When another begins, all are forgotten. A lost
+    entry costs one touch more. Any thread may use an instance: if two threads add sessions while an interval ends, one
     may be taken for touched in the next. Then its last-seen time is late by an interval.
     """
 
@@ -295,12 +295,12 @@ class Pool(ConnectionPool):
         return self
 
     def invalidate(self) -> None:
-        """Have all asked again that was learned from the server: what is agreed on, its time, and what is touched."""
+        """Forget what was learned from the server: the agreement, its time, and the touched sessions."""
         self.agreed.clear()
         self.invalidate_reads()
 
     def invalidate_reads(self) -> None:
-        """Have the next read of each session ask for all: the server, or what it holds, may be another now."""
+        """Make the next read of each session ask for everything: the server or its data may be others now."""
         self.clock.expire()
         self.touched.clear()
 

@@ -120,7 +120,7 @@ class CallOutside:
 
 
 Steps = Generator[Send | Pause | SendSignals | CallOutside, Any, T]
-"""Work of several steps; ``T`` is what it returns."""
+"""Work of several steps that returns ``T``."""
 
 
 def drive(steps: Steps[T]) -> T:
@@ -224,7 +224,7 @@ async def _apause(pause: Pause) -> None:
 @dataclass(slots=True)
 class ScriptCall(Step[T]):
     """
-    One script on the server of one partition: what is sent, and ``read``, which makes a result of the reply.
+    One script on the server of one partition. ``read`` makes a result of the reply.
 
     If the script may end sessions, ``read`` also gets which have ended. ``first_attempt_args`` are arguments
     behind ``args`` for what must not happen twice: they are left out when the call is sent again because its reply was
@@ -286,7 +286,7 @@ class Pipeline(Step[T]):
     Plain commands in one round trip to the server of ``partition``: ``read`` makes a result of their replies.
 
     ``packed`` are the commands. ``replies`` is how many replies there are; an error among the first ``needed`` is
-    raised. ``name`` stands for what is asked, where it meets an outage. One of the commands may run ``script``, which
+    raised. ``name`` names the operation in an outage. One of the commands may run ``script``, which
     declares all its keys. Raises what :class:`ScriptCall` raises.
     """
 

@@ -1,5 +1,5 @@
 """
-What remains of a session: an app that keeps one row for each sign-in in the site's database.
+The history of sign-ins: an app that keeps one row for each sign-in in the site's database.
 
 Add ``"django_redsess.contrib.history"`` to ``INSTALLED_APPS`` and migrate. Without it nothing is written.
 """

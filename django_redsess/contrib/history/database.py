@@ -187,7 +187,7 @@ def _waiting_of_sqlite(connection: Any) -> Iterator[None]:
         [wait] = cursor.fetchone()
         cursor.execute(f"PRAGMA busy_timeout = {int(WAIT_SECONDS * 1000)}")
     mode = connection.transaction_mode
-    # Whatever the option of the site is.
+    # Also if the site has another option.
     connection.transaction_mode = "IMMEDIATE"
     try:
         yield

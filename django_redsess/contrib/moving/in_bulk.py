@@ -121,7 +121,7 @@ def bring_rows_back(after: str = "") -> Iterator[PageResult]:
 
 
 def _bring_page_back(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
-    """Write or delete the rows of all marked sessions of a page. Return by name what was done with each."""
+    """Write or delete the rows of all marked sessions of a page. Return by name the result of each."""
     marked, rows = _marks_by_name(page), dict(page)
     sids = _sids_here(marked)
     # We save these rows now: that is no late save of another process.

@@ -31,14 +31,14 @@ DAY = 86_400_000
 
 
 class Traces(NamedTuple):
-    """What is left of a session that is not here: the note of its end and its mark, each ``""`` if there is none."""
+    """The traces of a session that is not here: the note of its end and its mark, each ``""`` if there is none."""
 
     note: str
     mark: str
 
 
 def traces_of(sid: str) -> Steps[Traces]:
-    """Read what is left of the session ``sid`` in one round trip."""
+    """Read the note and the mark of the session ``sid`` in one round trip."""
     partition = keyspace().of_sid(sid)
     note, mark = yield from texts_of(partition, partition.ended_of(sid), partition.moved_of(sid))
     return Traces(note, mark.partition(" ")[0])

@@ -23,7 +23,7 @@ from django_redsess.transport.steps import ScriptCall, Steps
 
 LIFETIME_OF_ENDS = 401 * DAY
 """
-How long it is known what was ended in the other store: a day longer than browsers keep any cookie. The limit is that of
+How long ends in the other store are remembered: a day longer than browsers keep any cookie. The limit is that of
 RFC 6265bis, section 5.5.
 """
 

@@ -283,7 +283,7 @@ class SessionStore(OwnSessionStore):
         if there is None:
             return (yield from super().cycling(ends_copies=ends_copies))
         yield from self._note_sign_in_there(data)
-        # What is meant to stay while others end goes by its sid, which it is about to lose.
+        # An end of all others names the session that stays by its sid, which is about to change.
         began_at = yield from find_beginning(self._sid_here, user_of(data), self._began_there)
         self._began_there = self._began_there if began_at is None else began_at
         self._fill_there(there, data)
@@ -330,7 +330,7 @@ class SessionStore(OwnSessionStore):
         self._renews_there = self.there is not None and user_id == user_of(self._data_there) != ""
 
     def note_view(self, item: str) -> None:
-        # What a session has viewed is stored here only.
+        # Viewed items are stored here only.
         if not (self.there is not None or self._begins_there):
             super().note_view(item)
 

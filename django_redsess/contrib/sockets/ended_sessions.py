@@ -226,7 +226,7 @@ def _prolong_session(sid: str) -> Steps[None]:
 
 
 async def _cancel(future: asyncio.Future[Any]) -> None:
-    """Cancel ``future``, and wait until it is done. What it then raises is left out."""
+    """Cancel ``future``, and wait until it is done. Its error is ignored."""
     future.cancel()
     await asyncio.wait((future,))
     if not future.cancelled():
@@ -320,7 +320,7 @@ class _Poller:
                 raise error
 
     def _take_used(self, store: Store) -> dict[str, list[WatchedSession]]:
-        """Return by sid who has been used since the last look."""
+        """Return by sid the sessions that have been used since the last look."""
         used: dict[str, list[WatchedSession]] = {}
         for sid in {each.sid or "" for each in self.used} & self._watched.get(store, {}).keys():
             used[sid] = [each for each in self._watched[store][sid] if each in self.used]

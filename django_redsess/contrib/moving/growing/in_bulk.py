@@ -95,6 +95,6 @@ def _copy_blocks(both: Stores) -> None:
     while page := drive(in_store(both.before, blocks.read_blocks, offset, PAGE)):
         for block, is_own in page:
             if is_own:
-                # What was lifted in the next store stays so.
+                # A block that was lifted in the next store stays lifted.
                 drive(in_store(both.next, blocks.restore_block, block))
         offset += len(page)

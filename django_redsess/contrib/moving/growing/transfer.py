@@ -95,9 +95,9 @@ def transfer_sessions(both: Stores, sids: Iterable[str], *, are_copied: bool = F
     """
     Move sessions to the next store. Return the sids of those that this call has moved.
 
-    Afterwards each is there alone, or has ended. What is due or can't be read stays. ``are_copied`` says that there are
-    copies of these sessions in the next store. Then the moves of all end: if a session has ended or stays, its copy
-    goes. Raises SessionStoreUnavailable in an outage of either store, or if a session is saved again and again
+    Afterwards each is there alone, or has ended. Sessions that are due or can't be read stay. ``are_copied`` says that
+    there are copies of these sessions in the next store. Then the moves of all end: if a session has ended or stays,
+    its copy goes. Raises SessionStoreUnavailable in an outage of either store, or if a session is saved again and again
     meanwhile.
     """
     waiting, outdated, moved = list(sids), dict[str, bytes](), set[str]()

@@ -26,10 +26,10 @@ from django_redsess.transport.steps import time_of
 COLUMNS = ("session_data", "expire_date", "there")
 
 CLIENT_COLUMNS = ("ip", "user_agent")
-"""What django-qsessions and django-user-sessions have besides. The first has the same in the data, too."""
+"""Further columns of django-qsessions and django-user-sessions. The first has their values in the data, too."""
 
 CLIENT_KEYS = {"_qsessions_ip", "_qsessions_user_agent"}
-"""Where it is in the data. Its engine adds it again to what it saves."""
+"""Their keys in the data of django-qsessions. Its engine adds them again with each save."""
 
 
 class DatabaseSource(EngineSource):

@@ -33,7 +33,7 @@ STORED = (
     Field("stored_client", str | None, "Browser and system as the row has them, for the filters.", "client"),
     Field("device_cookie", str | None, "A hash of the device's cookie.", "device"),
 )
-"""What else is stored of a sign-in."""
+"""Further values that are stored of a sign-in."""
 
 
 class Command(CleaningCommand):
@@ -116,7 +116,7 @@ class Command(CleaningCommand):
 
 
 def _described(user: AbstractBaseUser) -> Iterator[dict[str, Any]]:
-    # Who asks what is stored about them is not told the names of administrators.
+    # Users who ask for their data are not told the names of administrators.
     users = {user_id_of(user): user.get_username()}
     rows = SignIn.objects.filter(user_id=user.pk).order_by(*ORDER).iterator(chunk_size=EXPORTED_AT_ONCE)
     while batch := list(islice(rows, EXPORTED_AT_ONCE)):
