@@ -122,37 +122,37 @@ class SaveAttempts:
         self.session, self.data, self.must_create = session, data, must_create
         self.at = 0  # The server's time, once the server has refused ours.
         self.limit: Limit | None = None  # The limit that the last attempt enforced.
-        self.began, self.merges = monotonic(), 0
+        self.merges, self.first_merge_at = 0, 0.0
 
     def steps(self) -> Steps[Outcome]:
         """Try until the session is saved or gone."""
-        outcome = yield from self._try_fast()
         while True:
-            if outcome.status == "again":
+            outcome = operations.AGAIN
+            if (fast := self._prepare_fast()) is not None:
+                step, snapshot = fast
+                outcome = yield from step
+                if outcome.status == "saved":
+                    self.session.snapshot = snapshot
+                    return outcome
+            # If the general script replies "again", it has removed entries of the user's list that do not count.
+            while outcome.status in ("again", "clock", "blocked"):
                 outcome = yield from self._try_general()
-            if outcome.status == "again":
-                # The script has taken out entries of the user's list that do not count: each time, fewer are left.
-                continue
-            if outcome.status in ("saved", "gone"):
-                return outcome
+                if outcome.status == "clock":
+                    # The record is made again by the server's time. No script can change it, because it is sealed.
+                    self.at = outcome.at
+                elif outcome.status == "blocked":
+                    # If this raises nothing, the block was lifted meanwhile.
+                    yield from self._refuse_if_blocked()
             if outcome.status == "refused":
                 raise self._limit_reached()
-            if outcome.status == "blocked":
-                yield from self._refuse_if_blocked()
-                # The block was lifted meanwhile.
-                outcome = operations.AGAIN
-                continue
-            if outcome.status == "clock":
-                # The record is made again by the server's time. No script can change it, because it is sealed.
-                self.at, outcome = outcome.at, operations.AGAIN
-                continue
+            if outcome.status in ("saved", "gone"):
+                return outcome
             self._merge(outcome.record)
             yield from self._let_others_go_first()
-            outcome = yield from self._try_fast()
 
-    def _try_fast(self) -> Steps[Outcome]:
+    def _prepare_fast(self) -> tuple[Step[Outcome], Snapshot] | None:
         """
-        Compare and set by ``save_fast``. If the save may need more, send nothing and return ``again``.
+        Return the step that compares and sets by ``save_fast``, and the snapshot after it. None if it needs more.
 
         The script checks only the revision. So the rest must be known in advance: the session is live, only its record
         changes, and its deadline does not move to an earlier time.
@@ -169,7 +169,7 @@ class SaveAttempts:
             or user_of(data) != base.user_id
             or (key := session.session_key) is None
         ):
-            return operations.AGAIN
+            return None
         sid = sid_of(key)
         # A serializer may raise anything, and error reports show the variables.
         del key
@@ -177,14 +177,14 @@ class SaveAttempts:
         at = server.clock.now() or 0
         # Only the general script can find out that a full server has room again.
         if server.outages.under_way and server.outages.affects(scripts.SAVE.name):
-            return operations.AGAIN
+            return None
         if not at or snapshot.due - at < AHEAD_MIN:
-            return operations.AGAIN
+            return None
         visit, expiry = session.visit, django_expiry(session, at)
         passive, visited = visit is not None and visit.passive, visit is not None
         times = deadlines.times_of_save(expiry, base, snapshot.due, at, passive=passive, visited=visited)
         if times is None:
-            return operations.AGAIN
+            return None
         deadline_seconds, age_seconds, due, _ = times
         user_id, client = base.user_id, client_part(session, base.user_id)
         written, serializer = serialized(session.serializer, data)
@@ -193,11 +193,9 @@ class SaveAttempts:
         )
         packed = pack(sid, record)
         revision, later = packed[1 : 1 + REVISION_SIZE], due if due > snapshot.due else 0
-        outcome = yield from operations.save_fast(sid, packed, revision=revision, loaded=snapshot.revision, due=later)
-        if outcome.status == "saved":
-            # As Snapshot() does, in half the time.
-            session.snapshot = tuple.__new__(Snapshot, (record, revision, due, False))
-        return outcome
+        step = operations.save_fast(sid, packed, revision=revision, loaded=snapshot.revision, due=later)
+        # As Snapshot() does, in half the time.
+        return step, tuple.__new__(Snapshot, (record, revision, due, False))
 
     def _try_general(self) -> Steps[Outcome]:
         """Choose the key, make the record, send the script that writes it, and remember what is stored then."""
@@ -347,9 +345,10 @@ class SaveAttempts:
 
     def _let_others_go_first(self) -> Steps[None]:
         """From the second merge on, wait for a while. Raise SessionStoreUnavailable if the save has taken too long."""
+        self.first_merge_at = self.first_merge_at or monotonic()
         self.merges += 1
         observers.notify_event("conflict_merged", merges=self.merges)
-        waited = monotonic() - self.began
+        waited = monotonic() - self.first_merge_at
         if self.merges >= 2:
             # The wait gets shorter with time. Otherwise a new request would always win against a waiting one.
             yield from Pause(random.uniform(0, max(0.0, 0.1 - waited / 3)))  # noqa: S311
