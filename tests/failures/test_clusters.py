@@ -143,7 +143,7 @@ def test_a_demoted_primary_shows_no_session_that_ended_since(own_cluster, settin
     nodes.refresh().result()
     assert len(online.end(session.sid or "")) == 1
     # As in a process that has asked nothing meanwhile.
-    nodes._take(before)
+    nodes._use_map(before)
     own_cluster.thaw(node)
     # It answers until it hears from the others: a moment, and longer on a busy machine.
     wait_until(lambda: SessionStore(session.session_key).load() == {})

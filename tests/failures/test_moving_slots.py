@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,10 @@ def each_half_moved_world(nodes: Cluster) -> Iterator[tuple[HalfMoved, World]]:
     while True:
         nodes.client.flushall()
         slot = HalfMoved(nodes, keyspace().partitions[0].tag)
+        if not number:
+            # A node that lacks a script is asked for the agreement again, which may write.
+            for node, script in product((slot.source, slot.target), scripts.all_scripts()):
+                node.client.script_load(script.text)
         world = World(slot.source.client)
         moved = dict(enumerate(subsets(sorted(slot.source.client.keys())))).get(number)
         if moved is None:
