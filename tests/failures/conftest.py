@@ -15,6 +15,7 @@ from tests.helpers.child import Child
 from tests.helpers.outages import OURS, TIMEOUT, caches, close_connections, end_outage
 from tests.helpers.running import run_python
 from tests.helpers.site import MIDDLEWARE, MIDDLEWARE_WITH_CSRF, TEMPLATES, VIEWED_VIEWS, people
+from tests.helpers.store import have_agreed
 from tests.helpers.visitors import Browser
 
 
@@ -80,6 +81,8 @@ def each_loss(browser, proxy, redis, known_scripts) -> Callable[..., Iterator[An
                 if not name.endswith(b":meta"):
                     redis.delete(name)
             browser.client.cookies.clear()
+            # Otherwise the first reply would be that of the agreement, and the last one of the request is never lost.
+            have_agreed()
             given = start()
             before = proxy.lost
             proxy.lose_reply(OURS, skip=number, hang=hang)
