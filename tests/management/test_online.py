@@ -305,7 +305,8 @@ def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch) -> Non
     for name in ("alice", "bob"):
         visit(new_session(str(users[name].pk)))
     errors = StringIO()
-    assert [row["user"] for row in rows("--network", "192.0.2.7", stderr=errors)] == ["bob"]
+    # One of the two: they may have signed in within the same millisecond.
+    assert len(list(rows("--network", "192.0.2.7", stderr=errors))) == 1
     assert "Older ones may match, too." in errors.getvalue()
 
 
