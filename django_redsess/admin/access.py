@@ -1,4 +1,4 @@
-"""What an administrator may do with sessions and users: the pages of the admin and the JSON API ask this module."""
+"""The rights of an administrator over sessions and users: the pages of the admin and the JSON API ask this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators have done, as entries in the history pages of Django's admin."""
+"""Actions of administrators, as entries in the history pages of Django's admin."""
 
 from __future__ import annotations
 

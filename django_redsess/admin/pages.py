@@ -1,4 +1,4 @@
-"""What the pages of the admin share: lists whose rows are only viewed, links between pages, and HTML of values."""
+"""Shared parts of the pages of the admin: lists whose rows are only viewed, links between pages, and HTML of values."""
 
 from __future__ import annotations
 

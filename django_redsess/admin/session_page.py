@@ -110,7 +110,7 @@ NEVER_SHOWN = ("_auth_user_hash", "_csrftoken", "_password_reset_token")
 
 
 class PageData(NamedTuple):
-    """What the page of a session shows to the administrator of ``access``."""
+    """The content of the page of a session, for the administrator of ``access``."""
 
     access: Access
     details: online.Details | None

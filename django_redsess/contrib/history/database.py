@@ -81,7 +81,7 @@ class _Losses:
             logger.error("Sign-ins are not recorded: %s: %s", type(error).__name__, first_line(error))
 
     def note_success(self, failures: int) -> None:
-        """Note that a write worked. ``failures`` is their number when it began."""
+        """Note that a write worked. ``failures`` is the number of failures when the write began."""
         if self.failed_at is None:
             return
         with self.lock:
