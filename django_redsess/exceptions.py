@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
 __all__ = [
     "SessionLimitReached",
+    "SessionNotProven",
     "SessionNotReadable",
     "SessionStoreUnavailable",
     "SignInRefused",
@@ -26,6 +32,18 @@ class SessionStoreUnavailable(Exception):  # noqa: N818
     """Why, in words that may name addresses. They are for developers only."""
     lasts = False
     """Whether it lasts until a person changes something: a password, a permission, an address."""
+
+
+class SessionNotProven(SessionStoreUnavailable):
+    """
+    A request has brought the key of a session that is bound to a device, and no proof that it comes from this device.
+
+    The session is not opened: nothing is read, saved or ended. Code that handles an outage handles this, too: nobody is
+    signed out, and whatever a view makes of it, the middleware answers with :attr:`respond`.
+    """
+
+    respond: Callable[[HttpRequest], HttpResponse]
+    """Returns the response to the request."""
 
 
 class SessionNotReadable(ImproperlyConfigured):

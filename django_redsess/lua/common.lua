@@ -60,11 +60,22 @@ end
 -- Where the length of the user id stands.
 local length_at = 18
 
+-- Where the login time of a record ends. A guest's record has none.
+local function login_end(record)
+  local user_id_length = string.byte(record, length_at)
+  return length_at + user_id_length + (user_id_length > 0 and 6 or 0)
+end
+
 -- Whether a record has this release's format, 5. Another release may write another one.
 local function is_readable(record)
-  if #record <= length_at or string.byte(record, 1) ~= 53 then return false end
-  local user_id_length = string.byte(record, length_at)
-  return #record >= length_at + user_id_length + (user_id_length > 0 and 6 or 0)
+  return #record > length_at and string.byte(record, 1) == 53 and #record >= login_end(record)
+end
+
+-- The id of the binding of a readable record: 8 bytes behind the login time, if the highest bit of the byte that says how
+-- it is written is set. "" for a session that is not bound.
+local function binding_of(record)
+  if string.byte(record, length_at - 1) < 128 then return "" end
+  return string.sub(record, login_end(record) + 1, login_end(record) + 8)
 end
 
 -- Whether a readable record is encrypted: the bit 16 of the byte that says how it is written.
@@ -74,8 +85,7 @@ end
 
 -- The name of the key that has encrypted a record: the first two bytes behind the header. See encryption.py.
 local function key_name_of(record)
-  local user_id_length = string.byte(record, length_at)
-  local header_end = length_at + user_id_length + (user_id_length > 0 and 6 or 0)
+  local header_end = login_end(record) + #binding_of(record)
   return string.sub(record, header_end + 1, header_end + 2)
 end
 

@@ -11,9 +11,11 @@ bytes  from    content
 1      17      length of the user id, in bytes
 n      18      user id, UTF-8; empty for a guest
 6      18 + n  login time, milliseconds since 1970; left out for a guest
+8      24 + n  id of the binding, only with ``BOUND``
 12 or 14       seal: keyed BLAKE2b of format, sid, all from 16 on and all that follows; or name of key, and nonce
 1 or 3         length of the client part; from 255 on, the byte 255 and two more bytes
 c              client part: a stream of the user agent, then the address of 0, 4 or 16 bytes; empty if unknown
+2 + b          only with ``BOUND``: length of the rest of the binding, and the rest: see binding.py
 rest           data part: see below
 16             only of an encrypted record: its tag
 ====== ======= =======================================================================================
@@ -34,7 +36,7 @@ bits       meaning
 16         ``ENCRYPTED``: name of the key, nonce and tag take the place of the seal
 32 and 64  ``DICTIONARIES``: which dictionaries the streams of both parts have. 0: those of compression.py.
            No release has others yet. A record with others can't be read here, and is not taken for bad
-128        ``RESERVED``. A release that does not know its meaning reads the record, and keeps the bit
+128        ``BOUND``: the session has a binding. Only a user's session has one
 ========== =============================================================================================
 
 The data part has a kind, which the byte at 16 holds: ``SIGNED_IN``, ``HASH`` or 0 (nothing is cut out); plus
@@ -71,6 +73,7 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionNotReadable
+from django_redsess.session.binding import ID_SIZE
 from django_redsess.session.client import Client, unpack_client
 from django_redsess.session.compression import deflate_data, inflate_data
 from django_redsess.session.encryption import KeyMissing, decrypted, encrypted
@@ -100,7 +103,7 @@ HASH_KEY = b'"_auth_user_hash":"'
 PLACE_MAX = 65_535
 
 KIND = DEFLATED | SIGNED_IN | HASH
-NAMED, ENCRYPTED, DICTIONARIES, RESERVED = 8, 16, 32 | 64, 128
+NAMED, ENCRYPTED, DICTIONARIES, BOUND = 8, 16, 32 | 64, 128
 """Bits of the byte that says how a record is written. The table at the top of this file has their meanings."""
 
 USER_ID_MAX = 255
@@ -125,8 +128,8 @@ class Record(NamedTuple):
 
     For a guest, ``user_id`` is ``""`` and ``login_ms`` is 0. ``age_seconds`` is 0 if the deadline was set as a date.
     :func:`stored_client` unpacks ``client_packed``. ``data`` are the bytes that the session serializer made.
-    ``serializer`` is its dotted path, ``""`` for Django's own: see :func:`name_of`. ``reserved`` are bits that a later
-    release has set and this one only keeps.
+    ``serializer`` is its dotted path, ``""`` for Django's own: see :func:`name_of`. ``binding`` is the binding of a
+    user's session to a device, as :meth:`~django_redsess.session.binding.Binding.pack` returns it; ``b""`` for none.
     """
 
     user_id: str
@@ -136,7 +139,7 @@ class Record(NamedTuple):
     client_packed: bytes
     data: bytes
     serializer: str = ""
-    reserved: int = 0
+    binding: bytes = b""
     revision: bytes = b""
 
 
@@ -147,7 +150,7 @@ def pack(sid: str, record: Record) -> bytes:
     With ``ENCRYPT``, it is encrypted and not sealed. Raises ValueError for a user id of more than 255 bytes, and
     SessionNotReadable if this process can't encrypt.
     """
-    user_id, login_ms, deadline, age, client, data, serializer, reserved, _ = record
+    user_id, login_ms, deadline, age, client, data, serializer, binding, _ = record
     name = user_id.encode()
     if len(name) > USER_ID_MAX:
         raise ValueError(f"A user id has at most {USER_ID_MAX} bytes; this one has {len(name)}.")
@@ -156,10 +159,13 @@ def pack(sid: str, record: Record) -> bytes:
     how, packed = packed_data(data, name)
     if serializer:
         how, packed = how | NAMED, packed_name(serializer) + packed
+    if binding and name:
+        how, login = how | BOUND, login + binding[:ID_SIZE]
+        packed = (len(binding) - ID_SIZE).to_bytes(2, "big") + binding[ID_SIZE:] + packed
     encrypts = conf.ENCRYPT
     if encrypts:
         how |= ENCRYPTED
-    header, parts = b"".join((_BYTES[how | reserved], _BYTES[len(name)], name, login)), length + client + packed
+    header, parts = b"".join((_BYTES[how], _BYTES[len(name)], name, login)), length + client + packed
     if not (0 <= deadline <= DEADLINE_MAX and 0 <= age <= AGE_MAX):
         deadline, age = min(max(0, deadline), DEADLINE_MAX), min(max(0, age), AGE_MAX)
     times = (deadline << 32 | age).to_bytes(9, "big")
@@ -198,7 +204,9 @@ def unpack(sid: str, record: bytes) -> Record:
     SessionNotReadable for a genuine one that only another process can read.
     """
     header, parts = checked(sid, record)
-    how, name, login_ms = header[0], header[2:], 0
+    how, name, login_ms, binding = header[0], header[2:], 0, b""
+    if how >= BOUND:
+        name, binding = name[:-ID_SIZE], name[-ID_SIZE:]
     if name:
         name, login_ms = name[:-LOGIN_SIZE], int.from_bytes(name[-LOGIN_SIZE:], "big")
     length, at = parts[0], 1
@@ -209,13 +217,16 @@ def unpack(sid: str, record: bytes) -> Record:
     client, packed, serializer = parts[at:data_at], parts[data_at:], ""
     if how > KIND:
         _require_readable(how)
+        if binding:
+            rest_at = 2 + int.from_bytes(packed[:2], "big")
+            binding, packed = binding + packed[2:rest_at], packed[rest_at:]
         if how & NAMED:
             serializer, packed = unpacked_name(packed)
     data, revision = unpacked_data(how & KIND, packed, name), record[1 : 1 + REVISION_SIZE]
     # As Record() does, in half the time.
     return tuple.__new__(
         Record,
-        (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, serializer, how & RESERVED, revision),
+        (name.decode(), login_ms, times >> 32, times & AGE_MAX, client, data, serializer, binding, revision),
     )
 
 
@@ -291,6 +302,11 @@ def unpacked_name(packed: bytes) -> tuple[str, bytes]:
 def _require_readable(how: int) -> None:
     if how & DICTIONARIES:
         raise SessionNotReadable("A later release of django-redsess has written this session. Install it here, too.")
+
+
+def is_bound(record: bytes) -> bool:
+    """Return whether a packed record has a binding. The seal is not checked."""
+    return record[:1] == FORMAT and len(record) > LENGTH_AT and record[HOW_AT] & BOUND > 0
 
 
 def is_encrypted(record: bytes) -> bool:
@@ -370,7 +386,9 @@ def checked(sid: str, record: bytes) -> tuple[bytes, bytes]:
 
 def _seal_at(record: bytes) -> int:
     length = record[LENGTH_AT]
-    return USER_ID_AT + length + LOGIN_SIZE if length else USER_ID_AT
+    if not length:
+        return USER_ID_AT
+    return USER_ID_AT + length + LOGIN_SIZE + (ID_SIZE if record[HOW_AT] & BOUND else 0)
 
 
 def _seal(sealing: blake2b, sid: str, header: bytes, parts: bytes) -> bytes:

@@ -23,6 +23,7 @@ from django_redsess import observers, signals
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.session import blocks, deadlines, eviction, operations, reading, user_limit
+from django_redsess.session.binding import BindingChanged
 from django_redsess.session.client import Client, pack_client
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.merge import merge, same
@@ -189,7 +190,7 @@ class SaveAttempts:
         user_id, client = base.user_id, client_part(session, base.user_id)
         written, serializer = serialized(session.serializer, data)
         record = Record(
-            user_id, base.login_ms, deadline_seconds, age_seconds, client, written, serializer, base.reserved
+            user_id, base.login_ms, deadline_seconds, age_seconds, client, written, serializer, base.binding
         )
         packed = pack(sid, record)
         revision, later = packed[1 : 1 + REVISION_SIZE], due if due > snapshot.due else 0
@@ -243,8 +244,11 @@ class SaveAttempts:
         times = times or deadlines.times_of_new(expiry, login_ms, at)
         client = client_part(session, user_id)
         data, serializer = serialized(session.serializer, self.data)
-        kept = 0 if base is None else base.reserved
-        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer, kept)
+        binding = session.pending.binding
+        if binding is None:
+            # Another user's session is not bound to this device.
+            binding = base.binding if base is not None and base.user_id == user_id else b""
+        record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer, binding)
         packed = pack(sid, record)
         has_new_key = session.pending.rotates_from is not None
         saving = Saving(
@@ -328,6 +332,8 @@ class SaveAttempts:
             log_unusable(sid, error)
             session.snapshot = GONE
             raise UpdateError from None
+        if session.pending.binding is not None and snapshot.record and record.binding != snapshot.record.binding:
+            raise BindingChanged
         base = data_of(snapshot.record) if snapshot.record else {}
         by = (serializer, serializer_named(snapshot.record.serializer)()) if snapshot.record else (serializer,)
         mine = serializer.loads(serializer.dumps(data))

@@ -127,6 +127,7 @@ class Pending(NamedTuple):
     - ``rotates_from``: move the session from this old key to its new one
     - ``ends_copies``: sockets and streams that watch the session under its old key close: see ``end_copies()``
     - ``own_key``: create the session under this key, which is new and certainly unused
+    - ``binding``: store this binding to a device, packed, unless another request has stored one since the load
 
     After that save:
 
@@ -138,6 +139,7 @@ class Pending(NamedTuple):
     own_key: str | None = None
     signs_out: bool = False
     ends_copies: bool = False
+    binding: bytes | None = None
 
 
 # Each request has its own session object. The objects share these values until they know something else.
