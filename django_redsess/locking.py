@@ -23,6 +23,7 @@ from django.urls import URLPattern, URLResolver
 
 from django_redsess.middleware import interruption
 from django_redsess.responses import busy_response, cookie_key
+from django_redsess.session import binding
 from django_redsess.session.lock import SessionLock, reading_anew
 from django_redsess.session.store import django_request, session_of
 from django_redsess.transport.keys import is_session_key, sid_of
@@ -134,6 +135,12 @@ class _Turns:
 
     def _waiting(self, request: HttpRequest, lock: SessionLock) -> Steps[bool]:
         """Wait for the lock. Return whether the view is to be called."""
+        if binding.guard is not None:
+            yield from lock.session.proving()
+            if lock.session.saved_key is None:
+                # The request goes on without the session of its cookie.
+                del django_request(request).__dict__[LOCK]
+                return True
         outcome = yield from lock.taking(self.wait)
         if outcome != "locked":
             # The request has no lock to give back.

@@ -42,6 +42,7 @@ from django_redsess.responses import (
     unavailable_response,
     wants_problem_details,
 )
+from django_redsess.session import binding
 from django_redsess.session.client import read_client
 from django_redsess.session.django_messages import add_at_the_end, add_message, add_pending_message, store_late_message
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING, Visit
@@ -301,6 +302,9 @@ class SessionMiddleware(DjangoSessionMiddleware):
                 bool(conf.PASSIVE_PATHS) and request.path_info.startswith(tuple(conf.PASSIVE_PATHS))
             )
             session.visit = Visit(partial(read_client, request), partial(add_message, request), is_passive)
+            if binding.guard is not None:
+                session.brought_by = request
+                binding.guard.prepare(request, session)
         return None
 
     def process_view(self, request: HttpRequest, view: Callable[..., Any], *args: Any) -> None:

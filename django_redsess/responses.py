@@ -20,7 +20,7 @@ from django.utils.translation import gettext
 from django.views.defaults import permission_denied
 
 from django_redsess.backend import SessionStore
-from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
+from django_redsess.exceptions import SessionNotProven, SessionStoreUnavailable, SignInRefused
 from django_redsess.online.labels import in_our_language
 from django_redsess.session.store import django_request, session_of
 
@@ -126,6 +126,8 @@ def unavailable_response(
     """
     Return the response 503: the server of the sessions can't be reached. It signs nobody out.
 
+    If the outage is a :class:`~django_redsess.exceptions.SessionNotProven`, return its response.
+
     Browsers get the template ``django_redsess/503.html``, other clients JSON. A view of :func:`with_problem_details`
     sends problem details to all. The page is rendered without the request, since its user is unknown. If rendering
     fails, the page is a line of text. ``error`` is the outage, unless the session has recorded one. The
@@ -133,6 +135,8 @@ def unavailable_response(
     """
     session = session_of(request)
     outage = (session.unavailable if session is not None else None) or error
+    if isinstance(outage, SessionNotProven):
+        return _finish_refusal(outage.respond(request), instead_of)
     lasts = isinstance(outage, SessionStoreUnavailable) and outage.lasts
     try:
         with in_our_language():

@@ -291,6 +291,19 @@ if follows then note = note .. " follow" end
 redis.call("SET", ended_of .. old_sid, note, "PX", note_lifetime)
 return with_ended({ "saved", end_excess(user_id, leaving, excess, reason, uncounted) })
 
+--- touch_proven: Touch a session, unless it is bound to a device and the request has no proof of that binding.
+-- KEYS: login recent guests
+-- ARGV: sid seen binding
+-- `seen` is the last-seen time. `binding` is the id of the binding that the request proves, "" for none.
+-- Reply: 1 if the session was touched, else 0.
+local record = redis.call("HGET", login, sid)
+if not record or not is_readable(record) then return 0 end
+local bound_to = binding_of(record)
+if bound_to ~= "" and bound_to ~= binding then return 0 end
+-- A session is in one of two lists.
+for _, list in ipairs({ recent, guests }) do redis.call("ZADD", list, "XX", "GT", seen, sid) end
+return 1
+
 --- end_sids: End sessions that are named.
 -- KEYS: partition
 -- ARGV: reason message began_by:number since:number kept_sids:list kept_users:list sids...

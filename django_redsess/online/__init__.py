@@ -26,7 +26,7 @@ from django_redsess.session.blocks import Block
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import sibling_stores
 from django_redsess.session.record import django_times, log_left_out, log_unusable, serializer_named, unpack
-from django_redsess.session.store import user_id_of
+from django_redsess.session.store import proving_own, user_id_of
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
@@ -55,6 +55,7 @@ class Details:
 def _read_details(sid: str) -> Steps[Details | None]:
     if not is_sid(sid):
         return None
+    yield from proving_own(sid)
     loaded = yield from reading.read_session(sid)
     if loaded.record is None:
         return None
@@ -191,6 +192,7 @@ async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]
 
 def _find_sessions(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
     wanted = [sid for sid in sids if is_sid(sid)]
+    yield from proving_own(*wanted)
     found = sessions_of((yield from listing.read_list_rows(wanted)))
     there = {each.sid for each in found}
     for sid in [sid for sid in wanted if follow and sid not in there]:

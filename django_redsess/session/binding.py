@@ -51,6 +51,10 @@ class Binding(NamedTuple):
         return cls(packed[:ID_SIZE], bound_at, proved_at, packed[ends[2] :])
 
 
+YET_TO_BE_BOUND = Binding(bytes(ID_SIZE), 0, 0, b"").pack()
+"""In place of a binding: the session must be bound soon, or the guard does not admit its requests any more."""
+
+
 class Guard(Protocol):
     """What decides whether a request may open a session that has a binding."""
 

@@ -12,9 +12,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from django.utils.encoding import force_str
+from redis.exceptions import NoScriptError
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import binding
 from django_redsess.session.record import ROUNDED_UP, django_times, has_user
 from django_redsess.signals import Reason
 from django_redsess.transport import attempts, packing, scripts, steps
@@ -79,9 +81,11 @@ def seen_at(now: int) -> int:
     return now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
 
 
-def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
+def read_session(sid: str, touch: Touch = Touch.NOTHING, claim: Callable[[], bytes] | None = None) -> Steps[Loaded]:
     """
     Read the record and the deadline of ``sid``, and touch the session as ``touch`` says.
+
+    If there is a guard, a session that is bound to a device is touched only if ``claim`` returns the id of its binding.
 
     A session that this process has touched in the present ``TOUCH_INTERVAL`` is touched again only once a second, when
     the server's time is read. Its deadline is not read as long as that of its record is ahead and no time-out moves
@@ -100,7 +104,8 @@ def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     deadline_in_record = server.touched.recall(tag + sid, seen)
     # Once a second all the same: a server that was the master a moment ago refuses it, and is read no more.
     if deadline_in_record is None or not fresh:
-        return (yield from _read_whole(sid, commands, server, fresh, seen))
+        claimed = None if binding.guard is None else claim() if claim else b""
+        return (yield from _read_whole(sid, commands, server, fresh, seen, claimed))
     if deadline_in_record and not conf.moves_deadlines:
         [record] = yield from attempts.fetch(server, tag, "read", commands.record % sid.encode(), 1)
         due = 0 if record is None else least_deadline(record)
@@ -109,11 +114,14 @@ def read_session(sid: str, touch: Touch = Touch.NOTHING) -> Steps[Loaded]:
     return (yield from _read_whole(sid, commands, server, fresh))
 
 
-def _read_whole(sid: str, commands: Templates, server: Pool, fresh: int | None, seen: int = 0) -> Steps[Loaded]:
+def _read_whole(
+    sid: str, commands: Templates, server: Pool, fresh: int | None, seen: int = 0, claimed: bytes | None = None
+) -> Steps[Loaded]:
     """
     Read the record and the deadline of ``sid`` from ``server``, and its time unless that is ``fresh``.
 
-    Touch the session as seen at the time ``seen``. 0 does not touch it.
+    Touch the session as seen at the time ``seen``. 0 does not touch it. ``claimed`` is the id of the binding that the
+    request proves, or None if no guard asks for it.
     """
     partition, name = commands.partition, sid.encode()
     tag = partition.tag
@@ -122,8 +130,15 @@ def _read_whole(sid: str, commands: Templates, server: Pool, fresh: int | None, 
         packed, read_count = packed + TIME, 3
     reply_count = read_count
     if seen:
-        packed, reply_count = packed + commands.touch % (seen, name, seen, name), read_count + 2
+        if claimed is None:
+            touching, reply_count = commands.touch % (seen, name, seen, name), read_count + 2
+        else:
+            touching, reply_count = commands.touch_proven % (name, seen, len(claimed), claimed), read_count + 1
+        packed += touching
     replies = yield from attempts.fetch(server, tag, "read", packed, reply_count, read_count)
+    if claimed is not None and isinstance(replies[-1], NoScriptError):
+        touching = packing.with_text(touching, scripts.TOUCH_PROVEN)
+        replies[-1:] = yield from attempts.fetch(server, tag, "read", touching, 1, 0)
     record, score = replies[:2]
     now = fresh or server_of(partition).clock.learn(replies[2])
     # A foreign client may have written any score.
@@ -137,7 +152,7 @@ def _read_whole(sid: str, commands: Templates, server: Pool, fresh: int | None, 
         return Loaded(sid, None, due if has_user(record) else 0, now)
     touched = replies[read_count:]
     # A server that is full refuses to write.
-    if touched and type(touched[0]) is type(touched[1]) is int:
+    if touched and type(touched[0]) is type(touched[-1]) is int and (claimed is None or touched[0]):
         # A time-out that was removed from the settings may have left an earlier deadline.
         server.touched.note_touch(tag + sid, seen, due >= least_deadline(record))
     return Loaded(sid, record, due, now)
@@ -213,13 +228,15 @@ class Templates(NamedTuple):
     """
     The packed commands for a session in ``partition``, with placeholders for the variable parts.
 
-    They read its ``record`` and its ``deadline``, and ``touch`` it.
+    They read its ``record`` and its ``deadline``, and ``touch`` it. ``touch_proven`` does so unless it is bound to a
+    device and the request has no proof.
     """
 
     partition: Partition
     record: bytes
     deadline: bytes
     touch: bytes
+    touch_proven: bytes
 
 
 SID_PLACEHOLDER = b"$20\r\n%b\r\n"
@@ -233,7 +250,7 @@ def pack_template(parts: int, *command: str) -> bytes:
 @lru_cache(maxsize=PREFIXES_KEPT)
 def templates(prefix: str, count: int) -> list[Templates]:
     """Return the commands for each partition."""
-    time = b"$13\r\n%013d\r\n"
+    time, proven = b"$13\r\n%013d\r\n", scripts.TOUCH_PROVEN
 
     def pack_touch(name: str) -> bytes:
         # A session is in one of two lists. XX leaves the other one unchanged.
@@ -245,6 +262,10 @@ def templates(prefix: str, count: int) -> list[Templates]:
             record=pack_template(3, "HGET", each.login) + SID_PLACEHOLDER,
             deadline=pack_template(3, "ZSCORE", each.expire) + SID_PLACEHOLDER,
             touch=pack_touch(each.recent) + pack_touch(each.guests),
+            touch_proven=pack_template(9, "EVALSHA", proven.digest, "3", each.login, each.recent, each.guests)
+            + SID_PLACEHOLDER
+            + time
+            + b"$%d\r\n%b\r\n",
         )
         for each in Keyspace(prefix, count).partitions
     ]

@@ -23,7 +23,7 @@ from django_redsess import observers, signals
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionLimitReached, SessionStoreUnavailable, SignInRefused
 from django_redsess.session import blocks, deadlines, eviction, operations, reading, user_limit
-from django_redsess.session.binding import BindingChanged
+from django_redsess.session.binding import YET_TO_BE_BOUND, BindingChanged
 from django_redsess.session.client import Client, pack_client
 from django_redsess.session.deadlines import Expiry
 from django_redsess.session.merge import merge, same
@@ -333,7 +333,9 @@ class SaveAttempts:
             session.snapshot = GONE
             raise UpdateError from None
         if session.pending.binding is not None and snapshot.record and record.binding != snapshot.record.binding:
-            raise BindingChanged
+            if session.pending.binding != YET_TO_BE_BOUND:
+                raise BindingChanged
+            session.pending = session.pending._replace(binding=None)
         base = data_of(snapshot.record) if snapshot.record else {}
         by = (serializer, serializer_named(snapshot.record.serializer)()) if snapshot.record else (serializer,)
         mine = serializer.loads(serializer.dumps(data))

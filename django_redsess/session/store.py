@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.conf import settings
 from django.contrib.auth import SESSION_KEY, get_user_model
 from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
 from django.contrib.sessions.serializers import JSONSerializer
@@ -16,14 +17,15 @@ from django.core.management.base import CommandError
 from django.http import HttpRequest
 
 from django_redsess.conf import conf
-from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import blocks, deadlines, notice, operations, reading
+from django_redsess.exceptions import SessionNotProven, SessionStoreUnavailable
+from django_redsess.session import binding, blocks, deadlines, notice, operations, reading
+from django_redsess.session.binding import Binding
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
 from django_redsess.session.operations import Ending, Outcome
 from django_redsess.session.other_store import OtherStore
 from django_redsess.session.reading import Loaded, Touch
-from django_redsess.session.record import ROUNDED_UP, log_unusable, serializer_named, unpack, user_of
+from django_redsess.session.record import ROUNDED_UP, Record, log_unusable, serializer_named, unpack, user_of
 from django_redsess.session.saving import SaveAttempts
 from django_redsess.session.state import (
     COOKIE_UNCHANGED,
@@ -35,7 +37,7 @@ from django_redsess.session.state import (
     VisitOfRequest,
 )
 from django_redsess.session.user_limit import Limit
-from django_redsess.signals import Reason
+from django_redsess.signals import Reason, request_scope
 from django_redsess.transport.keys import bucket_of, bucket_of_user, is_session_key, keyspace, new_key, sid_of
 from django_redsess.transport.outages import is_moving
 from django_redsess.transport.steps import Steps, T, adrive, drive
@@ -69,6 +71,8 @@ class SessionStore(SessionBase):
     pending = NOTHING_PENDING
     viewed_item = ""
     """The item that the request views, until the view is recorded: after the save, if there is one."""
+    brought_by: Any = None
+    """The request that has brought the session key, as far as the middleware knows: see :meth:`bringing_request`."""
     unavailable: SessionStoreUnavailable | None = None
     """The outage of an earlier operation. Later operations fail at once: a request waits for the server only once."""
     _session_cache: dict[str, Any]
@@ -108,6 +112,19 @@ class SessionStore(SessionBase):
         if self.visit is None or "_session_cache" in self.__dict__:
             return Touch.NOTHING
         return Touch.SEEN if self.visit.passive else Touch.ACTIVE
+
+    @property
+    def bringing_request(self) -> Any:
+        """
+        The request that has brought the session key. It is asked for a proof if the session is bound to a device.
+
+        None if no request has: in a shell, a command or a task. A view may make a session object for its own cookie.
+        """
+        if self.brought_by is not None or (scope := request_scope()) is None:
+            return self.brought_by
+        request = scope.request
+        is_own = self.session_key == request.COOKIES.get(settings.SESSION_COOKIE_NAME) or self.visit is not None
+        return request if is_own else None
 
     @property
     def loaded_user_id(self) -> str:
@@ -199,10 +216,10 @@ class SessionStore(SessionBase):
 
     def delete(self, session_key: str | None = None) -> None:
         """End the session with this key. None stands for this session. A missing session is no error."""
-        self.run_steps(self.deleting(session_key))
+        self.run_steps(self._deleting_proven(session_key))
 
     async def adelete(self, session_key: str | None = None) -> None:
-        await self.arun_steps(self.deleting(session_key))
+        await self.arun_steps(self._deleting_proven(session_key))
 
     @classmethod
     def clear_expired(cls) -> None:
@@ -258,7 +275,7 @@ class SessionStore(SessionBase):
         key = self.session_key
         if key is None:
             return {}
-        loaded = yield from reading.read_session(sid_of(key), self.touch)
+        loaded = yield from reading.read_session(sid_of(key), self.touch, self.claim)
         if loaded.record is None:
             return (yield from self.loading_gone(loaded))
         return (yield from self.loading_live(loaded))
@@ -278,9 +295,13 @@ class SessionStore(SessionBase):
         sid, packed, due, now = loaded
         try:
             record = unpack(sid, packed)
+            if record.binding and not self.is_admitted(sid, record, now):
+                return {}
             # Most often it is Django's own: then no function is called to find it.
             serializer = serializer_named(record.serializer) if record.serializer else JSONSerializer
             data: dict[str, Any] = serializer().loads(record.data)
+        except SessionNotProven:
+            raise
         except Exception as error:  # A serializer may raise anything.
             log_unusable(sid, error)
             self._session_key = None
@@ -299,6 +320,58 @@ class SessionStore(SessionBase):
             if new_due is not None:
                 yield from self._prolonging(loaded, new_due)
         return data
+
+    def is_admitted(self, sid: str, record: Record, now: int) -> bool:
+        """
+        Ask the guard whether the request may open the session ``sid``, which is bound to a device. See :class:`Guard`.
+
+        If the request goes on without a session, drop the key. Its cookie stays, unless a new session gets another.
+        """
+        request = self.bringing_request
+        if binding.guard is None or request is None:
+            return True
+        try:
+            admitted = binding.guard.admits(self, request, sid, record, now)
+        except SessionNotProven as error:
+            # Whatever the view makes of it: the middleware looks at the session of the request.
+            for each in {self, session_of(request) or self}:
+                each.remember_outage(error)
+            raise
+        if not admitted:
+            self._session_key = None
+            self.cookie = self.cookie._replace(late=True, was_guest=True)
+        return admitted
+
+    def claim(self) -> bytes:
+        """Return the id of the binding that the request proves. ``b""`` if it proves none."""
+        request = self.bringing_request
+        return b"" if binding.guard is None or request is None else binding.guard.claim(request)
+
+    def proving(self) -> Steps[None]:
+        """
+        Load a session that is about to be used without its data, so that the guard is asked. Keep the data there are.
+
+        Nothing is loaded without a guard.
+        """
+        if binding.guard is None or self.saved_key is None or self.snapshot.record is not None:
+            return
+        if self.began_in_other_store is not None:
+            # It is loaded, and has no binding there.
+            return
+        known, modified = self.__dict__.pop("_session_cache", None), self.modified
+        yield from self.opening()
+        if known is not None:
+            self._session_cache, self.modified = known, modified
+
+    def bind(self, new: Binding) -> None:
+        """
+        Have the next save store the binding ``new`` of this session to a device.
+
+        The save raises BindingChanged, and stores nothing, if another request has stored one since the session was
+        loaded. A binding stays with the session until another user signs in.
+        """
+        self.pending = self.pending._replace(binding=new.pack())
+        self.modified = True
 
     def _show_message(self, data: dict[str, Any]) -> None:
         if self.visit is None or self.visit.on_notice is None:
@@ -337,7 +410,9 @@ class SessionStore(SessionBase):
         base, sid = self.snapshot.record, self.stored_sid
         if base is None or sid is None:
             return
-        loaded = yield from reading.read_session(sid, Touch.SEEN if self.passive else Touch.ACTIVE)
+        loaded = yield from reading.read_session(sid, Touch.SEEN if self.passive else Touch.ACTIVE, self.claim)
+        if base.binding and not self.is_admitted(sid, base, loaded.now):
+            return
         due = None if self.passive or loaded.record is None else deadlines.moved_by_visit(base, loaded.due, loaded.now)
         if due is not None:
             yield from self._prolonging(loaded, due)
@@ -410,7 +485,7 @@ class SessionStore(SessionBase):
         """Discard all changes since the last save, including a new key. The next access loads the data again."""
         self._session_key = self.saved_key
         self.snapshot = NO_SNAPSHOT
-        self.pending = self.pending._replace(sign_in=None, rotates_from=None, ends_copies=False)
+        self.pending = self.pending._replace(sign_in=None, rotates_from=None, ends_copies=False, binding=None)
         self.modified = False
         self.__dict__.pop("_session_cache", None)
 
@@ -455,6 +530,8 @@ class SessionStore(SessionBase):
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
+        if binding.guard is not None and not must_create:
+            yield from self.proving()
         if self.saved_key is None:
             return (yield from self.creating())
         if self.snapshot.gone and not must_create:
@@ -494,9 +571,18 @@ class SessionStore(SessionBase):
 
     def flushing(self) -> Steps[None]:
         """End the session and empty this object, as Django's ``flush()`` does."""
+        if binding.guard is not None:
+            yield from self.proving()
         self.clear()
         yield from self.deleting(None)
         self._session_key = None
+
+    def _deleting_proven(self, session_key: str | None) -> Steps[None]:
+        if session_key is None:
+            yield from self.proving()
+        else:
+            yield from proving_own(sid_of(session_key))
+        yield from self.deleting(session_key)
 
     def deleting(self, session_key: str | None) -> Steps[None]:
         """End the session with ``session_key``. None stands for this session."""
@@ -510,7 +596,7 @@ class SessionStore(SessionBase):
             session_key = self.saved_key
         if pending != NOTHING_PENDING:
             kept = pending._replace(signs_out=False)
-            self.pending = kept._replace(rotates_from=None, own_key=None) if is_own else kept
+            self.pending = kept._replace(rotates_from=None, own_key=None, binding=None) if is_own else kept
         if session_key is None or not self._validate_session_key(session_key):
             return
         # Another request may have rotated the loaded session. Then the session under the new key must end, too. But
@@ -583,6 +669,14 @@ def session_of(request: Any) -> SessionStore | None:
     """Return the session of ``request``. None if it has no session, or one of another engine."""
     session = getattr(request, "session", None)
     return session if isinstance(session, SessionStore) else None
+
+
+def proving_own(*sids: str) -> Steps[None]:
+    """Have the guard asked if one of ``sids`` is the session of the request that is being answered: see ``proving``."""
+    scope = None if binding.guard is None else request_scope()
+    session = None if scope is None else session_of(scope.request)
+    if session is not None and session.stored_sid in sids:
+        yield from session.proving()
 
 
 def user_id_of(user: AbstractBaseUser) -> str:

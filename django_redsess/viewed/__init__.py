@@ -17,9 +17,9 @@ from django.utils.module_loading import import_string
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.session import reading
+from django_redsess.session import binding, reading
 from django_redsess.session.reading import Touch, templates
-from django_redsess.session.store import SessionStore, session_of
+from django_redsess.session.store import SessionStore, proving_own, session_of
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.partitions import together
@@ -98,12 +98,14 @@ def record_view(session: SessionStore, item: str) -> Steps[bool]:
 
 
 def _record_if_live(session: SessionStore, item: str) -> Steps[bool]:
-    sid = session.stored_sid
-    if sid is None:
-        return False
     if session.touch is Touch.ACTIVE and conf.moves_deadlines:
         # The new deadline is known only after the session has been read.
         yield from session.opening()
+    if binding.guard is not None:
+        yield from session.proving()
+    sid = session.stored_sid
+    if sid is None:
+        return False
     if not (yield from call_record_view(sid, item, session.touch)):
         return False
     space = keyspace()
@@ -197,7 +199,7 @@ async def arecord(session: SessionBase, item: str | int) -> bool:
 
 
 def _recent(session: SessionBase | str, limit: int) -> Steps[list[ViewedItem]]:
-    sid = _sid(session)
+    sid = yield from _proven_sid(session)
     if sid is None or limit < 1:
         return []
     partition, script = keyspace().of_sid(sid), scripts.RECENT_ITEMS
@@ -225,7 +227,7 @@ async def arecent(session: SessionBase | str, *, limit: int = 25) -> list[Viewed
 
 def _forget(session: SessionBase | str, item: str | int | None) -> Steps[int]:
     text = None if item is None else item_id(item)
-    sid = _sid(session)
+    sid = yield from _proven_sid(session)
     if sid is None:
         return 0
     partition, script = keyspace().of_sid(sid), scripts.FORGET_ITEMS
@@ -354,9 +356,11 @@ def resolve(items: Collection[str]) -> dict[str, Any]:
     return {str(item): thing for item, thing in found.items()}
 
 
-def _sid(session: SessionBase | str) -> str | None:
+def _proven_sid(session: SessionBase | str) -> Steps[str | None]:
     if isinstance(session, str):
+        yield from proving_own(session)
         return session if is_sid(session) else None
+    yield from _ours(session).proving()
     return _ours(session).stored_sid
 
 

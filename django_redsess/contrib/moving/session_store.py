@@ -114,7 +114,7 @@ class SessionStore(OwnSessionStore):
     def _load_under(self, keys: Iterable[str], loaded: Loaded, note: str = "") -> Steps[dict[str, Any]]:
         """Load the session that was moved here under one of these ``keys``."""
         for key in keys:
-            again = yield from reading.read_session(sid_of(key), self.touch)
+            again = yield from reading.read_session(sid_of(key), self.touch, self.claim)
             if again.record is not None:
                 self._session_key = key
                 data = yield from self.loading_live(again)

@@ -157,6 +157,7 @@ async def _open_watched(session: Any) -> WatchedSession:
         if session.other_store is not None:
             # Only the session itself can tell where it is.
             await session.arun_steps(session.opening())
+        await session.arun_steps(session.proving())
         sid, known = session.stored_sid, session.snapshot.record
         if sid is not None and session.began_in_other_store is not None:
             return WatchedSession(sid, session.loaded_user_id, session.began_in_other_store)
