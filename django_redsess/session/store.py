@@ -323,7 +323,7 @@ class SessionStore(SessionBase):
 
     def is_admitted(self, sid: str, record: Record, now: int) -> bool:
         """
-        Ask the guard whether the request may open the session ``sid``, which is bound to a device. See :class:`Guard`.
+        Ask the guard whether the request may open the session ``sid``, which is bound to a device.
 
         If the request goes on without a session, drop the key. Its cookie stays, unless a new session gets another.
         """

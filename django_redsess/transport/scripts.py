@@ -232,7 +232,7 @@ RECEIVE = Script("receive")
 ROTATE = Script("rotate")
 SAVE = Script("save")
 SAVE_FAST = Script("save_fast", task="save")
-TOUCH_PROVEN = Script("touch_proven")
+TOUCH_PROVEN = Script("touch_proven", task="read")
 
 BLOCK = Script("block")
 RESTORE_BLOCK = Script("restore_block")
