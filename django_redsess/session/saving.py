@@ -245,8 +245,8 @@ class SaveAttempts:
         client = client_part(session, user_id)
         data, serializer = serialized(session.serializer, self.data)
         binding = session.pending.binding
-        if binding is None:
-            # Another user's session is not bound to this device.
+        if binding is None or not user_id:
+            # Another user's session is not bound to this device, and no guest's is.
             binding = base.binding if base is not None and base.user_id == user_id else b""
         record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, data, serializer, binding)
         packed = pack(sid, record)

@@ -27,12 +27,12 @@ from django_redsess.online.searching import HEAD_BYTES
 from django_redsess.session import encryption
 from django_redsess.session.client import Client, pack_client
 from django_redsess.session.record import (
-    RESERVED,
     Record,
     RecordError,
     client_in,
     django_times,
     has_user,
+    is_bound,
     is_encrypted,
     log_unusable,
     pack,
@@ -43,7 +43,7 @@ from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from tests.helpers.outages import lines_of
 from tests.helpers.store import faults, text_of
-from tests.session.records import AGENT, GUEST, RECORD, SID
+from tests.session.records import AGENT, BINDING, BOUND_RECORD, GUEST, RECORD, SID, bindings
 
 ENCRYPT = Conf.ENCRYPT
 KEY, OTHER_KEY = "a key of this site, for its sessions only", b"another key, as a manager of keys returns it"
@@ -101,18 +101,20 @@ def opened(session: SessionStore) -> dict[str, Any]:
     some.binary() | some.binary(min_size=250, max_size=260) | some.just(b"a" * 65_535),
     some.binary(),
     some.sampled_from(["", "shop.serializers.Own", "s" * 255]),
-    some.sampled_from([0, RESERVED]),
+    bindings,
 )
 def test_reads_whatever_it_wrote(
-    user_id: str, login_ms: int, deadline: int, age: int, client: bytes, data: bytes, serializer: str, reserved: int
+    user_id: str, login_ms: int, deadline: int, age: int, client: bytes, data: bytes, serializer: str, binding: bytes
 ) -> None:
-    record = Record(user_id, login_ms if user_id else 0, deadline, age, client, data, serializer, reserved)
+    binding = binding if user_id else b""
+    record = Record(user_id, login_ms if user_id else 0, deadline, age, client, data, serializer, binding)
     packed = pack(SID, record)
     assert is_encrypted(packed)
     assert read(SID, packed) == record
     assert client_in(SID, packed) == client
     assert has_user(packed) == bool(user_id)
     assert django_times(packed) == (deadline, age)
+    assert is_bound(packed) == bool(binding)
 
 
 @pytest.mark.unit
@@ -128,6 +130,10 @@ def test_data_address_and_browser_are_hidden_and_what_scripts_read_is_not(encryp
     assert bytes([192, 0, 2, 1]) in sealed
     assert len(packed) - len(sealed) == 2 + 28 - 12
     assert not is_encrypted(sealed)
+    encrypts()
+    bound = pack(SID, BOUND_RECORD)
+    assert bound[30:38] == BINDING.id
+    assert BINDING.public_key not in bound
     # Each reads both.
     for on in (True, False):
         encrypts(on)
@@ -136,17 +142,17 @@ def test_data_address_and_browser_are_hidden_and_what_scripts_read_is_not(encryp
 
 @pytest.mark.unit
 @pytest.mark.usefixtures("encrypts")
-@pytest.mark.parametrize("record", [RECORD, GUEST])
+@pytest.mark.parametrize("record", [RECORD, BOUND_RECORD, GUEST])
 def test_every_changed_byte_but_those_of_revision_and_times_is_noticed_and_every_cut(record: Record) -> None:
     packed = pack(SID, record)
-    name_at = 18 + (len(record.user_id.encode()) + 6 if record.user_id else 0)
+    name_at = 18 + (len(record.user_id.encode()) + 6 if record.user_id else 0) + len(record.binding[:8])
     for place in (0, *range(16, len(packed))):
         for bit in (1, 16, 128):
             changed = bytearray(packed)
             changed[place] ^= bit
             # By the first bit of its name, the key may be one of ENCRYPTION_KEYS that another process
-            # has. The length of user id tells where that name is.
-            is_named = (place, bit) == (name_at, 128) or place == 17
+            # has. The length of user id and the bit of a binding tell where that name is.
+            is_named = (place, bit) in ((name_at, 128), (16, 128)) or place == 17
             with pytest.raises((RecordError, encryption.KeyMissing) if is_named else RecordError):
                 unpack(SID, bytes(changed))
     for length in range(len(packed)):
@@ -521,8 +527,13 @@ def test_a_search_counts_encrypted_records_that_were_changed(redis, encrypts, ca
 def test_a_comparison_counts_the_sealed_and_the_encrypted(encrypts, new_session) -> None:
     for number in range(5):
         encrypts(number % 2 == 0)
-        new_session(str(number) if number < 3 else "", number=number)
-    assert "0 disagree. 2 sessions are sealed, and 3 encrypted." in compared()
+        session = new_session(str(number) if number < 3 else "", number=number)
+        if number < 2:
+            session.pending = session.pending._replace(binding=BINDING.pack())
+            session.save()
+    told = compared()
+    assert "0 disagree. 2 sessions are sealed, and 3 encrypted." in told
+    assert "no key" not in told
 
 
 def contents(redis: Any) -> bytes:

@@ -3,21 +3,24 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from django_redsess.exceptions import SessionNotReadable
+from django_redsess.session import record as record_module
+from django_redsess.session.binding import Binding
 from django_redsess.session.record import (
+    BOUND,
     DICTIONARIES,
-    RESERVED,
     Record,
     RecordError,
     client_in,
     django_times,
     has_user,
+    is_bound,
     log_unusable,
     pack,
     revision_of,
     unpack,
 )
 from django_redsess.transport.keys import sid_of
-from tests.session.records import GUEST, RECORD, SID
+from tests.session.records import BINDING, BOUND_RECORD, GUEST, RECORD, SID, bindings
 
 pytestmark = pytest.mark.unit
 
@@ -35,15 +38,16 @@ def read(sid: str, packed: bytes) -> Record:
     some.binary() | some.binary(min_size=250, max_size=260) | some.just(b"a" * 65_535),
     some.binary(),
     some.sampled_from(["", "shop.serializers.Own", "s" * 255]),
-    some.integers(0, 255).map(RESERVED.__and__),
+    bindings,
 )
 def test_reads_whatever_it_wrote(
-    user_id: str, login_ms: int, deadline: int, age: int, client: bytes, data: bytes, serializer: str, reserved: int
+    user_id: str, login_ms: int, deadline: int, age: int, client: bytes, data: bytes, serializer: str, binding: bytes
 ) -> None:
-    record = Record(user_id, login_ms if user_id else 0, deadline, age, client, data, serializer, reserved)
+    binding = binding if user_id else b""
+    record = Record(user_id, login_ms if user_id else 0, deadline, age, client, data, serializer, binding)
     packed = pack(SID, record)
     assert read(SID, packed) == record
-    assert packed[16] & RESERVED == reserved
+    assert is_bound(packed) == bool(binding)
     assert client_in(SID, packed) == client
     assert has_user(packed) == bool(user_id)
 
@@ -58,6 +62,21 @@ def test_what_scripts_read_has_a_fixed_place() -> None:
     assert pack(SID, GUEST)[16:18] == b"\x00\x00"
     assert unpack(SID, packed).revision == revision_of(packed) == packed[1:7]
     assert revision_of(pack(SID, RECORD)) != revision_of(packed)
+
+
+def test_the_id_of_a_binding_has_a_fixed_place_and_the_rest_is_sealed_with_the_data() -> None:
+    packed = pack(SID, BOUND_RECORD)
+    assert packed[16] & BOUND == BOUND
+    assert packed[18:30] == pack(SID, RECORD)[18:30]
+    assert packed[30:38] == BINDING.id
+    assert Binding.unpack(unpack(SID, packed).binding) == BINDING
+    assert len(packed) - len(pack(SID, RECORD)) == 8 + 2 + 6 + 6 + 33
+
+
+def test_a_guest_has_no_binding() -> None:
+    packed = pack(SID, GUEST._replace(binding=BINDING.pack()))
+    assert not is_bound(packed)
+    assert read(SID, packed) == GUEST
 
 
 @pytest.mark.parametrize(
@@ -83,7 +102,7 @@ def test_what_scripts_may_move_is_not_sealed() -> None:
     assert unpack(SID, bytes(packed)) == RECORD._replace(deadline_seconds=0, age_seconds=0, revision=bytes(6))
 
 
-@pytest.mark.parametrize("record", [RECORD, GUEST])
+@pytest.mark.parametrize("record", [RECORD, BOUND_RECORD, GUEST])
 def test_every_changed_byte_but_those_of_revision_and_times_is_noticed_and_every_cut(record: Record) -> None:
     packed = pack(SID, record)
     for place in (0, *range(16, len(packed))):
@@ -97,8 +116,11 @@ def test_every_changed_byte_but_those_of_revision_and_times_is_noticed_and_every
 
 
 @pytest.mark.parametrize("dictionaries", [32, 64, 96])
-def test_a_record_with_dictionaries_of_a_later_release_is_not_taken_for_a_bad_one(dictionaries: int) -> None:
-    packed = pack(SID, RECORD._replace(reserved=dictionaries))
+def test_a_record_with_dictionaries_of_a_later_release_is_not_taken_for_a_bad_one(
+    monkeypatch, dictionaries: int
+) -> None:
+    monkeypatch.setattr(record_module, "packed_data", lambda data, user_id: (dictionaries, data))
+    packed = pack(SID, RECORD)
     assert packed[16] & DICTIONARIES == dictionaries
     with pytest.raises(SessionNotReadable, match="A later release") as raised:
         unpack(SID, packed)

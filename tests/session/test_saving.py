@@ -14,7 +14,7 @@ from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.client import Client
-from django_redsess.session.record import RESERVED, Record, pack, revision_of, unpack
+from django_redsess.session.record import Record, revision_of, unpack
 from django_redsess.session.state import Visit
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import keyspace
@@ -249,25 +249,6 @@ def test_a_time_out_that_is_new_shortens_with_the_next_save(
     again["colour"] = "red"
     again.save()
     assert is_of_age(left(redis, session), seconds)
-
-
-@pytest.mark.parametrize("way", ["save", "rotate", "sign in", "merge"])
-def test_bits_that_only_a_later_release_knows_are_kept(redis, new_session, way: str) -> None:
-    session = new_session(colour="blue")
-    packed_before = pack(session.sid, record(redis, session)._replace(reserved=RESERVED))
-    redis.hset(keyspace().of_sid(session.sid).login, session.sid, packed_before)
-    opened_first = SessionStore(session.session_key)
-    assert opened_first["colour"] == "blue"
-    if way == "merge":
-        write(SessionStore(session.session_key), shape="round")
-    if way == "rotate":
-        opened_first.cycle_key()
-    if way == "sign in":
-        opened_first["_auth_user_id"] = "7"
-    opened_first["colour"] = "red"
-    opened_first.save()
-    assert record(redis, opened_first).reserved == RESERVED
-    assert packed(redis, opened_first)[16] & RESERVED == RESERVED
 
 
 @pytest.mark.parametrize(("before", "after"), [("7", "7"), ("7", "8"), ("", "7")])
