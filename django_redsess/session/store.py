@@ -338,6 +338,8 @@ class SessionStore(SessionBase):
                 each.remember_outage(error)
             raise
         if not admitted:
+            # Data that were loaded before the request was known must not get into a new session.
+            self.abandon()
             self._session_key = None
             self.cookie = self.cookie._replace(late=True, was_guest=True)
         return admitted
