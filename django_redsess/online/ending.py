@@ -17,7 +17,7 @@ from django_redsess.online.listing import (
     sids_of,
 )
 from django_redsess.online.searching import find_matching
-from django_redsess.session import messages, notice, operations
+from django_redsess.session import binding, messages, notice, operations
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.other_store import EndBefore, OtherStore, other_store, stores_of_site
 from django_redsess.session.store import proving_own, session_of
@@ -300,7 +300,8 @@ def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collect
     message.
     """
     wanted = [sid for sid in sids if is_sid(sid)]
-    yield from proving_own(*wanted)
+    if binding.guard is not None:
+        yield from proving_own(*wanted)
     ending = Ending(Reason.KICKED, notice.check_message(message), kept_users=keep_users, by=user_of_request())
     if (other := other_store()) is not None:
         # A session that is moving here must not arrive after the end.

@@ -216,10 +216,12 @@ class SessionStore(SessionBase):
 
     def delete(self, session_key: str | None = None) -> None:
         """End the session with this key. None stands for this session. A missing session is no error."""
-        self.run_steps(self._deleting_proven(session_key))
+        steps = self.deleting if binding.guard is None else self._deleting_proven
+        self.run_steps(steps(session_key))
 
     async def adelete(self, session_key: str | None = None) -> None:
-        await self.arun_steps(self._deleting_proven(session_key))
+        steps = self.deleting if binding.guard is None else self._deleting_proven
+        await self.arun_steps(steps(session_key))
 
     @classmethod
     def clear_expired(cls) -> None:
@@ -566,6 +568,9 @@ class SessionStore(SessionBase):
     def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
         """Choose a new key. The next save moves the session to it. ``ends_copies`` is as in :meth:`end_copies`."""
         yield from self.opening()
+        if binding.guard is not None:
+            # Emptied without loading it: once a new key is chosen, the stored session can't be loaded any more.
+            yield from self.proving()
         self.rotate_key()
         if ends_copies:
             self.pending = self.pending._replace(ends_copies=True)
