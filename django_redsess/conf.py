@@ -25,7 +25,7 @@ END_MESSAGES: Sequence[str | Promise] = (
 MESSAGE_MAX = 200
 """The most characters of a message to the users whose sessions end."""
 
-REFUSE = "refuse"
+REFUSE, OBSERVE = "refuse", "observe"
 POLICIES = ("end_oldest", "end_least_recent", REFUSE)
 """The effects that a sign-in above ``MAX_SESSIONS_PER_USER`` may have."""
 
@@ -97,6 +97,14 @@ def _is_cookie_name(value: object) -> bool:
     # A token of RFC 9110. Python takes names of attributes, such as Path, for these.
     is_token = isinstance(value, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value) is not None
     return is_token and not Morsel().isReservedKey(str(value))
+
+
+def _is_path_prefix(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("/")
+
+
+def _is_origin(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"https://[a-z0-9.-]+(:\d+)?", value) is not None
 
 
 def _is_message(value: object) -> bool:
@@ -355,7 +363,7 @@ class Conf:
     PASSIVE_PATHS = Setting[Sequence[str]](
         (),
         Rule(
-            lambda value: _are(value, lambda path: isinstance(path, str) and path.startswith("/")),
+            lambda value: _are(value, _is_path_prefix),
             "a list or tuple of paths, each a string that begins with '/'",
         ),
         "Path prefixes of passive requests, such as polling. A passive request does not prolong the session.",
@@ -586,6 +594,62 @@ class Conf:
         The name of the cookie by which ``django_redsess.contrib.history`` knows a device again.
 
         None: ``SESSION_COOKIE_NAME`` with ``_device`` at its end, such as ``sessionid_device``.
+        """,
+    )
+
+    DEVICE_BOUND = Setting[str](
+        REFUSE,
+        Rule(lambda value: value in (REFUSE, OBSERVE), "one of 'refuse' and 'observe'"),
+        """
+        What happens to a request with the cookie of a bound session, if it brings no proof that it comes from the
+        device of ``django_redsess.contrib.device_bound``.
+
+        ``refuse``: the session is not opened. ``observe``: it is opened, and the request is told of all the same.
+        """,
+    )
+    DEVICE_BOUND_SECONDS = Setting[int](
+        600,
+        Rule(is_integer, "a number of seconds, an integer of 1 or more"),
+        """
+        The seconds for which a browser's proof counts. Then it has to prove again that it has the key.
+
+        With less than 300, Chromium may refuse to do so, and its users are locked out for minutes.
+        """,
+    )
+    DEVICE_BOUND_REQUIRED = Setting[str | None](
+        None,
+        Rule(
+            lambda value: value is None or is_path(value),
+            "None, or the dotted path of a function, such as 'shop.rules.is_staff'",
+        ),
+        """
+        The dotted path of a function that takes a user and returns whether the sessions of this user must be bound.
+
+        Such a session opens no longer if the browser has not bound it in the first minute. None: no session must be.
+        """,
+    )
+    DEVICE_BOUND_OPEN_PATHS = Setting[Sequence[str]](
+        (),
+        Rule(
+            lambda value: _are(value, _is_path_prefix),
+            "a list or tuple of paths, each a string that begins with '/'",
+        ),
+        """
+        Path prefixes where a browser that can't prove itself goes on without its session, as a visitor does.
+
+        ``LOGIN_URL`` and the admin's sign-in page are always such. A provider of identities may call back to others.
+        """,
+    )
+    DEVICE_BOUND_ORIGINS = Setting[Sequence[str]](
+        (),
+        Rule(
+            lambda value: _are(value, _is_origin),
+            "a list or tuple of origins, each such as 'https://shop.example.com'",
+        ),
+        """
+        The origins of subdomains whose users sign in there, if ``SESSION_COOKIE_DOMAIN`` is set.
+
+        The view ``well_known`` shows them to browsers.
         """,
     )
 

@@ -1,0 +1,301 @@
+"""
+The protocol of device-bound sessions: the W3C draft of February 2026, as Chromium 156 has it.
+
+A *proof* is the value of the short-lived cookie. It has the id of a binding and the time at which it was issued. A
+*challenge* is a text that the browser signs: in a registration with a new key, which it sends along; in a refresh with
+the key of the binding. Proofs and challenges are authenticated by keys that are derived from ``SECRET_KEY``. So nothing
+is stored for them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Any, NamedTuple
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.http.response import HttpResponseBase
+from django.urls import NoReverseMatch, reverse
+from django.utils.http import http_date
+
+from django_redsess.conf import conf
+from django_redsess.session.binding import ID_SIZE, TIME_SIZE, Binding
+from django_redsess.transport.agreement import derived_key
+from django_redsess.transport.keys import prefix
+
+COOKIE_SUFFIX = "_proof"
+MAC_SIZE = 16
+
+CHALLENGE_MS = 60_000
+"""The life of a challenge."""
+
+UNDER_WAY_MS = 60_000
+"""For how long a proof counts after its cookie has ended: a request may take so long to get here."""
+
+JWS_MAX = 4096
+"""In characters. The signature and the key of 4096 bits for RS256 have 684 each."""
+
+POINT_SIZE = 33
+RSA_BITS, RSA_EXPONENT = range(2048, 4097), 65537
+ALGORITHMS = ("ES256", "RS256")
+
+STRANGE = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
+"""What PyJWT and JSON raise for a stranger's text, which may have more levels than Python allows."""
+
+
+class JwsRefused(ValueError):  # noqa: N818
+    """What a browser has signed is refused. The argument is the reason: one word, which is no secret."""
+
+
+class Proof(NamedTuple):
+    """What a proof cookie says that this site has issued: for which binding, and when."""
+
+    id: bytes
+    issued_ms: int
+
+
+def proof_cookie_name() -> str:
+    """Return the name of the proof cookie."""
+    return settings.SESSION_COOKIE_NAME + COOKIE_SUFFIX
+
+
+def make_proof(binding_id: bytes, now_ms: int) -> str:
+    """Return the value of a proof cookie for the binding with this id."""
+    return _signed("proof", binding_id + now_ms.to_bytes(TIME_SIZE, "big"))
+
+
+def read_proof(text: str) -> Proof | None:
+    """Return what ``text`` proves. None if this site has not made it. It may be old, and of any binding."""
+    said = _said("proof", text, ID_SIZE + TIME_SIZE)
+    return Proof(said[:ID_SIZE], int.from_bytes(said[ID_SIZE:], "big")) if said else None
+
+
+def is_fresh(proof: Proof, now_ms: int) -> bool:
+    """Tell whether ``proof`` is good at the server's time ``now_ms``, whose clock may have stepped back."""
+    return abs(now_ms - proof.issued_ms) <= conf.DEVICE_BOUND_SECONDS * 1000 + UNDER_WAY_MS
+
+
+def set_proof_cookie(response: HttpResponseBase, binding_id: bytes, now_ms: int) -> None:
+    """Set the proof cookie, which goes wherever the session cookie goes. No script can read it."""
+    seconds = conf.DEVICE_BOUND_SECONDS
+    response.set_cookie(
+        proof_cookie_name(),
+        make_proof(binding_id, now_ms),
+        max_age=seconds,
+        expires=http_date(time.time() + seconds),
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        path=settings.SESSION_COOKIE_PATH,
+        secure=True,
+        httponly=True,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )
+
+
+def proof_attributes() -> str:
+    """Return the attributes of the proof cookie for the instructions. A browser compares them with the cookie's."""
+    domain, same_site = settings.SESSION_COOKIE_DOMAIN, settings.SESSION_COOKIE_SAMESITE
+    attributes = [f"Domain={domain}" if domain else "", f"Path={settings.SESSION_COOKIE_PATH}", "Secure", "HttpOnly"]
+    return "; ".join(filter(None, [*attributes, f"SameSite={same_site}" if same_site else ""]))
+
+
+def delete_proof_cookie(response: HttpResponseBase) -> None:
+    """Delete the proof cookie. The browser then asks for another one."""
+    response.delete_cookie(
+        proof_cookie_name(),
+        path=settings.SESSION_COOKIE_PATH,
+        domain=settings.SESSION_COOKIE_DOMAIN,
+        samesite=settings.SESSION_COOKIE_SAMESITE,
+    )
+
+
+def is_unbound(packed: bytes) -> bool:
+    """Tell whether a record with this binding is still to be bound. A placeholder of ``DEVICE_BOUND_REQUIRED`` is."""
+    return not packed or not Binding.unpack(packed).public_key
+
+
+def register_path() -> str:
+    """Return the path of the endpoint for registrations. ``""`` if the site has not included the URLs."""
+    return _path_of("register")
+
+
+def refresh_path() -> str:
+    """Return the path of the endpoint for refreshes. ``""`` if the site has not included the URLs."""
+    return _path_of("refresh")
+
+
+def _path_of(name: str) -> str:
+    try:
+        return reverse(f"redsess_device_bound:{name}")
+    except NoReverseMatch:
+        return ""
+
+
+def make_registration_challenge(user_id: str, login_ms: int) -> str:
+    """Return the challenge for the browser that has signed in as this user, in the session of this login time."""
+    return _text(_macs("register")[0], _sign_in(user_id, login_ms))
+
+
+def is_registration_challenge(text: str, user_id: str, login_ms: int) -> bool:
+    """Tell whether ``text`` is the challenge of this sign-in, whatever its time."""
+    said = _sign_in(user_id, login_ms)
+    return any(compare_digest(text.encode(), _text(key, said).encode()) for key in _macs("register"))
+
+
+def make_refresh_challenge(binding_id: bytes, at_ms: int) -> str:
+    """Return a challenge for the key of this binding. ``at_ms`` is stored when it is accepted."""
+    return _signed("refresh", at_ms.to_bytes(TIME_SIZE, "big"), binding_id)
+
+
+def read_refresh_challenge(text: str, binding_id: bytes) -> int | None:
+    """Return the time in a challenge for this binding, in milliseconds. None if this site has not made it for it."""
+    said = _said("refresh", text, TIME_SIZE, binding_id)
+    return int.from_bytes(said, "big") if said else None
+
+
+def read_registration(field: str) -> tuple[str, bytes]:
+    """
+    Return the challenge that a browser has signed in a registration, and the public key that it has sent along.
+
+    ``field`` is the request's header ``Secure-Session-Response``. Raises JwsRefused.
+    """
+    jws, header = _opened(field)
+    if "jwk" not in header:
+        raise JwsRefused("jwk_missing")
+    public_key = _packed_key(header["jwk"])
+    return _verified(jws, header, public_key), public_key
+
+
+def read_refresh(field: str, public_key: bytes) -> str:
+    """Return the challenge that a browser has signed with its key of the session. Raises JwsRefused."""
+    jws, header = _opened(field)
+    if "jwk" in header:
+        raise JwsRefused("jwk_in_refresh")
+    return _verified(jws, header, public_key)
+
+
+def _opened(field: str) -> tuple[str, dict[str, Any]]:
+    """Return the JWS in a header, and the JWS's own header, which nothing has verified yet."""
+    # A structured field is a string in quotes. Its parameters mean nothing.
+    jws = field.strip()
+    jws = jws[1:].partition('"')[0] if jws.startswith('"') else jws.partition(";")[0]
+    if len(jws) > JWS_MAX:
+        raise JwsRefused("too_long")
+    try:
+        header = jwt.get_unverified_header(jws)
+    except STRANGE:
+        raise JwsRefused("no_jws") from None
+    if header.get("typ") != "dbsc+jwt":
+        raise JwsRefused("wrong_typ")
+    if header.get("alg") not in ALGORITHMS:
+        raise JwsRefused("wrong_alg")
+    if "crit" in header:
+        raise JwsRefused("crit")
+    return jws, header
+
+
+def _verified(jws: str, header: dict[str, Any], public_key: bytes) -> str:
+    """Return the challenge that ``jws`` has, if it is signed by this key."""
+    try:
+        # Numbers that are no key, such as a point that is not on the curve, raise ValueError.
+        key, algorithm = _unpacked_key(public_key)
+        if header["alg"] != algorithm:
+            raise JwsRefused("wrong_alg")
+        claims = json.loads(jwt.PyJWS().decode_complete(jws, key, algorithms=[algorithm])["payload"])
+    except jwt.InvalidSignatureError:
+        raise JwsRefused("wrong_signature") from None
+    except JwsRefused:
+        raise
+    except STRANGE:
+        raise JwsRefused("no_jws") from None
+    challenge = claims.get("jti") if isinstance(claims, dict) else None
+    if not isinstance(challenge, str):
+        raise JwsRefused("no_challenge")
+    return challenge
+
+
+def _packed_key(jwk: Any) -> bytes:
+    """Return a public key as a record stores it: the compressed point of P-256, or the modulus of RSA."""
+    try:
+        if jwk["kty"] == "EC" and jwk["crv"] == "P-256":
+            x, y = (_decoded(jwk[name]) for name in "xy")
+            if len(x) == len(y) == POINT_SIZE - 1:
+                numbers = ec.EllipticCurvePublicNumbers(int.from_bytes(x), int.from_bytes(y), ec.SECP256R1())
+                return numbers.public_key().public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
+        elif jwk["kty"] == "RSA" and int.from_bytes(_decoded(jwk["e"])) == RSA_EXPONENT:
+            modulus = int.from_bytes(_decoded(jwk["n"]))
+            if modulus.bit_length() in RSA_BITS:
+                return modulus.to_bytes((modulus.bit_length() + 7) // 8)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise JwsRefused("wrong_key")
+
+
+def _unpacked_key(packed: bytes) -> tuple[Any, str]:
+    """Return the public key that :func:`_packed_key` has packed, and its algorithm."""
+    if len(packed) == POINT_SIZE:
+        return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), packed), "ES256"
+    return rsa.RSAPublicNumbers(RSA_EXPONENT, int.from_bytes(packed)).public_key(), "RS256"
+
+
+def _sign_in(user_id: str, login_ms: int) -> bytes:
+    # Two sites may share a SECRET_KEY, and each has a user 1.
+    return login_ms.to_bytes(TIME_SIZE, "big") + f"{prefix()}\0{user_id}".encode()
+
+
+def _signed(purpose: str, said: bytes, about: bytes = b"") -> str:
+    mac = _macs(purpose)[0].copy()
+    mac.update(said + about)
+    return _encoded(said + mac.digest())
+
+
+def _said(purpose: str, text: str, size: int, about: bytes = b"") -> bytes:
+    """Return the ``size`` bytes in a text that :func:`_signed` has made. ``b""`` for any other text."""
+    try:
+        packed = _decoded(text)
+    except ValueError:
+        return b""
+    said, digest = packed[:size], packed[size:]
+    for key in _macs(purpose):
+        mac = key.copy()
+        mac.update(said + about)
+        if compare_digest(digest, mac.digest()):
+            return said
+    return b""
+
+
+def _text(key: blake2b, said: bytes) -> str:
+    mac = key.copy()
+    mac.update(said)
+    return _encoded(mac.digest())
+
+
+def _encoded(packed: bytes) -> str:
+    return urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def _decoded(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+@lru_cache(maxsize=4)
+def _macs(purpose: str) -> list[blake2b]:
+    # One for each key that may have signed, the present one first. They are copied, as those of seals are.
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    derived = (derived_key(key, b"redsess.device", purpose) for key in keys)
+    return [blake2b(digest_size=MAC_SIZE, key=key) for key in derived]
+
+
+def _forget_macs(*, setting: str, **kwargs: Any) -> None:
+    if setting in ("SECRET_KEY", "SECRET_KEY_FALLBACKS"):
+        _macs.cache_clear()
+
+
+setting_changed.connect(_forget_macs)

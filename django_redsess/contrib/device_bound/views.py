@@ -1,0 +1,200 @@
+"""
+The two endpoints that browsers call by themselves, and the file for subdomains.
+
+Browsers send no token against CSRF here. They need none: a request without a JWS changes nothing, and a JWS is signed
+by a key that only the browser has, over a challenge that only this site makes. So the views are exempt.
+
+They are synchronous. Under ASGI, Django calls them in the thread that each request has for its middleware anyway. As
+coroutines they would need an event loop of their own for each request under WSGI, which greenlets do not stand.
+
+Nothing here is for a person: the session is read and saved, and that is all. The request takes no message, sends no
+session cookie, and deletes none.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.sessions.backends.base import UpdateError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import get_script_prefix
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST, require_safe
+
+from django_redsess.conf import conf
+from django_redsess.contrib.device_bound import protocol
+from django_redsess.contrib.device_bound.protocol import CHALLENGE_MS, JwsRefused
+from django_redsess.responses import without_log
+from django_redsess.session.binding import ID_SIZE, Binding, BindingChanged
+from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING
+from django_redsess.session.store import SessionStore, session_of
+from django_redsess.transport.keys import keyspace
+from django_redsess.transport.steps import Steps, current_time
+
+RESPONSE, SESSION_ID = "Secure-Session-Response", "Sec-Secure-Session-Id"
+
+JUST_BOUND_MS = 10_000
+"""For so long after a registration, a browser may still refresh with the key that it had before."""
+
+Answering = Callable[[HttpRequest, SessionStore], Steps[HttpResponse]]
+
+
+def _endpoint(answering: Answering) -> Callable[[HttpRequest], HttpResponse]:
+    """Return the view that answers by these steps."""
+
+    @csrf_exempt
+    @login_not_required
+    @never_cache
+    @require_POST
+    @wraps(answering)
+    def view(request: HttpRequest) -> HttpResponse:
+        session = session_of(request)
+        if session is None:
+            return _refused(503, "no_session_middleware")
+        response = session.run_steps(answering(request, session))
+        # The middleware saves nothing more, and leaves the cookie of a session that is gone.
+        session.modified, session.pending = False, NOTHING_PENDING
+        session.cookie = COOKIE_UNCHANGED._replace(late=session.session_key is None)
+        return response
+
+    return view
+
+
+@_endpoint
+def register(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
+    """
+    Bind the session to the key that the browser has made after the sign-in.
+
+    Whatever is refused changes nothing. Only the answer of the sign-in has had the challenge: a copy of the cookie is
+    not enough. A session that is bound is not bound again.
+    """
+    yield from session.opening()
+    record = session.snapshot.record
+    if record is None or not record.user_id or session.began_in_other_store is not None:
+        return _refused(403, "no_session")
+    if not protocol.is_unbound(record.binding):
+        return _refused(403, "already_bound")
+    try:
+        challenge, public_key = protocol.read_registration(request.headers.get(RESPONSE, ""))
+    except JwsRefused as error:
+        return _refused(400, str(error))
+    if not protocol.is_registration_challenge(challenge, record.user_id, record.login_ms):
+        return _refused(403, "wrong_challenge")
+    now = yield from _now(session)
+    if abs(now - record.login_ms) > CHALLENGE_MS:
+        return _refused(403, "old_challenge")
+    session.bind(Binding(secrets.token_bytes(ID_SIZE), now, now, public_key))
+    try:
+        yield from session.saving()
+    except BindingChanged:
+        return _refused(403, "already_bound")
+    except UpdateError:
+        return _refused(403, "no_session")
+    return _proven(request, session, now)
+
+
+@_endpoint
+def refresh(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
+    """
+    Send a new proof cookie to the browser that signs a challenge.
+
+    A browser that gets a 4xx other than 403, or ``"continue": false``, forgets the key for good. It keeps it, and asks
+    again later, after a 503.
+    """
+    if SESSION_ID not in request.headers:
+        # No browser has sent this by itself. Another site must not find out whether somebody is signed in.
+        return _refused(400, "no_session_id")
+    yield from session.opening()
+    record = session.snapshot.record
+    if record is None or protocol.is_unbound(record.binding):
+        # The browser is about to get a newer cookie, or the session has ended.
+        return _refused(503, "late") if session.cookie.late else JsonResponse({"continue": False})
+    binding, now = Binding.unpack(record.binding), (yield from _now(session))
+    if RESPONSE not in request.headers:
+        return _challenged(request, binding, now, "no_jws")
+    try:
+        challenge = protocol.read_refresh(request.headers[RESPONSE], binding.public_key)
+    except JwsRefused as error:
+        return _refused(503 if abs(now - binding.bound_at) <= JUST_BOUND_MS else 400, str(error))
+    at = protocol.read_refresh_challenge(challenge, binding.id)
+    if at is None:
+        return _challenged(request, binding, now, "wrong_challenge")
+    if at <= binding.proved_at:
+        return _challenged(request, binding, now, "used_challenge")
+    if now - at > CHALLENGE_MS:
+        return _challenged(request, binding, now, "old_challenge")
+    session.bind(binding._replace(proved_at=at))
+    try:
+        yield from session.saving()
+    except BindingChanged:
+        # Another refresh of this browser was accepted meanwhile.
+        return _challenged(request, binding, now, "used_challenge")
+    except UpdateError:
+        return _refused(503, "late")
+    return _proven(request, session, now)
+
+
+@login_not_required
+@require_safe
+def well_known(request: HttpRequest) -> HttpResponse:
+    """
+    Show the file ``/.well-known/device-bound-sessions`` of the domain of the session cookie.
+
+    With ``SESSION_COOKIE_DOMAIN``, browsers read it before a subdomain binds a session: it has the origins of
+    ``DEVICE_BOUND_ORIGINS``.
+    """
+    return JsonResponse({"registering_origins": list(conf.DEVICE_BOUND_ORIGINS)})
+
+
+def _now(session: SessionStore) -> Steps[int]:
+    return (yield from current_time(keyspace().of_sid(session.stored_sid or "")))
+
+
+def _refused(status: int, error: str) -> HttpResponse:
+    return without_log(JsonResponse({"error": error}, status=status))
+
+
+def _challenged(request: HttpRequest, binding: Binding, now: int, error: str) -> HttpResponse:
+    """Return the answer after which the browser signs a new challenge."""
+    # Later than the last one that was accepted, even if the server's clock has stepped back.
+    challenge = protocol.make_refresh_challenge(binding.id, max(now, binding.proved_at + 1))
+    response = _refused(403, error)
+    response.headers["Secure-Session-Challenge"] = f'"{challenge}";id="{_session_identifier(request)}"'
+    return response
+
+
+def _proven(request: HttpRequest, session: SessionStore, now: int) -> HttpResponse:
+    """Return the answer with a new proof cookie, and the instructions for the browser."""
+    record = session.snapshot.record
+    assert record is not None  # noqa: S101
+    domain, static = settings.SESSION_COOKIE_DOMAIN, settings.STATIC_URL or ""
+    scope: dict[str, Any] = {"include_site": bool(domain)}
+    if domain:
+        scope["origin"] = f"https://{domain.lstrip('.')}"
+    # Without a path of its own, it would leave out the whole site.
+    if static.startswith("/") and static.startswith(get_script_prefix()) and static != get_script_prefix():
+        scope["scope_specification"] = [{"type": "exclude", "domain": "*", "path": static}]
+    response = JsonResponse(
+        {
+            "session_identifier": _session_identifier(request),
+            "refresh_url": protocol.refresh_path(),
+            "scope": scope,
+            "credentials": [
+                {"type": "cookie", "name": protocol.proof_cookie_name(), "attributes": protocol.proof_attributes()}
+            ],
+        }
+    )
+    protocol.set_proof_cookie(response, record.binding[:ID_SIZE], now)
+    return response
+
+
+def _session_identifier(request: HttpRequest) -> str:
+    """Return the name of the session in the browser: one for each session cookie of the registrable domain."""
+    host, path = settings.SESSION_COOKIE_DOMAIN or request.get_host(), settings.SESSION_COOKIE_PATH
+    return f"{settings.SESSION_COOKIE_NAME}@{host}{path.rstrip('/')}"
