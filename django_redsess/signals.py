@@ -1,5 +1,5 @@
 """
-The signals that sessions have begun or ended, and when they are sent. Public.
+The signals that sessions have begun or ended, or were not proven, and when they are sent. Public.
 
 The process whose command began or ended a session sends them, once: immediately, or after the response if a request
 through our middleware is under way. They are never sent if that process is killed before, or if the reply to its
@@ -22,6 +22,8 @@ __all__ = [
     "BegunSession",
     "EndedSession",
     "Reason",
+    "UnprovenRequest",
+    "session_not_proven",
     "sessions_began",
     "sessions_ended",
     "user_blocked",
@@ -43,6 +45,15 @@ Sent when users have signed in, and their sessions are stored. The sender is :cl
 
 Receivers get ``sessions``, a list of up to 250, and most often of one; and ``request``, the request that signed in, or
 None. It is not sent for a sign-in whose session was not stored, as after an error 500, nor for a guest's session.
+"""
+
+session_not_proven = Signal()
+"""
+Sent when a request has brought the cookie of a session that is bound to a device, and no proof that it comes from this
+device. The sender is :class:`UnprovenRequest`. Only ``django_redsess.contrib.device_bound`` sends it.
+
+Receivers get ``sessions``, a list of them, and most often of one; and ``request``, that request, or None for a socket.
+Each process sends it at most once a minute for a session.
 """
 
 BATCH_MAX = 250
@@ -119,7 +130,29 @@ class BegunSession(NamedTuple):
     user_agent: str
 
 
-Event = BegunSession | EndedSession
+class UnprovenRequest(NamedTuple):
+    """
+    A request that has brought the cookie of a session bound to a device, and no proof that it comes from this device.
+
+    ``user_id`` is the primary key as text. ``created_at`` is when the user signed in, an aware datetime of the server's
+    clock. ``address`` and ``user_agent`` are those of the request. ``skipped`` is why its browser could not prove
+    itself, if it says so: ``"unreachable"``, ``"server_error"`` or ``"quota_exceeded"``, and ``"other"`` for other
+    words. ``never_refreshed`` is whether the device has proved nothing since the session was bound: its browser may
+    have refused the binding. ``refused`` is False if the request has opened the session all the same, because
+    :confval:`DEVICE_BOUND` is ``"observe"``.
+    """
+
+    sid: str
+    user_id: str
+    created_at: datetime
+    address: str
+    user_agent: str
+    skipped: str
+    never_refreshed: bool
+    refused: bool
+
+
+Event = BegunSession | EndedSession | UnprovenRequest
 
 
 class RequestScope:
@@ -226,8 +259,8 @@ def hold_events(events: Collection[Event]) -> bool:
 
 
 def signals_are_wanted() -> bool:
-    """Tell whether a signal of this module that sessions begin or end has a receiver."""
-    return bool(sessions_began.receivers) or ends_are_wanted()
+    """Tell whether a signal of this module about sessions has a receiver."""
+    return bool(sessions_began.receivers) or bool(session_not_proven.receivers) or ends_are_wanted()
 
 
 def ends_are_wanted() -> bool:
@@ -251,7 +284,11 @@ def _signals_to_send(
     events: Iterable[Event], request: HttpRequest | None
 ) -> Iterator[tuple[Signal, type[Event], dict[str, Any]]]:
     held = list(events)
-    kinds: tuple[tuple[Signal, type[Event]], ...] = ((sessions_began, BegunSession), (sessions_ended, EndedSession))
+    kinds: tuple[tuple[Signal, type[Event]], ...] = (
+        (sessions_began, BegunSession),
+        (session_not_proven, UnprovenRequest),
+        (sessions_ended, EndedSession),
+    )
     for signal, kind in kinds:
         batch = [each for each in held if isinstance(each, kind)] if signal.receivers else []
         for start in range(0, len(batch), BATCH_MAX):

@@ -63,5 +63,5 @@ class Observer:
     def event(self, name: str, **facts: object) -> None:
         """Leave a breadcrumb: an error that Sentry reports later has it. ``store_counted`` leaves none."""
         if name != "store_counted":
-            level = "warning" if name == "outage_begun" else "info"
+            level = "warning" if name in ("outage_begun", "session_not_proven") else "info"
             sentry_sdk.add_breadcrumb(category="redsess", message=name, level=level, data=facts)

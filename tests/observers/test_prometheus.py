@@ -11,9 +11,10 @@ from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
 from django.test import Client
 from django_prometheus.exports import ExportToDjangoView
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from django_redsess import online
+from django_redsess import observers, online
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.prometheus import observer as observer
 from django_redsess.observers import Server
@@ -134,6 +135,18 @@ def test_refused_sign_ins_are_counted_by_reason(settings, set_limit) -> None:
     assert risen["redsess_sign_ins_refused_total", "block"] == 1
     online.unblock(bob)
     online.end_user(alice)
+
+
+@pytest.mark.unit
+@pytest.mark.usefixtures("observed")
+def test_requests_without_proof_are_counted_by_their_outcome() -> None:
+    name = "redsess_sessions_not_proven_total"
+    before = metrics_of(generate_latest(observer.registry).decode())
+    for outcome in ("refused", "refused", "opened"):
+        observers.notify_event("session_not_proven", outcome=outcome)
+    after = metrics_of(generate_latest(observer.registry).decode())
+    rises = [after[name, outcome] - before.get((name, outcome), 0) for outcome in ("refused", "opened")]
+    assert rises == [2, 1]
 
 
 @pytest.mark.unit

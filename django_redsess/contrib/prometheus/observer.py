@@ -41,6 +41,12 @@ REFUSED = Counter(
     ["reason"],
     registry=registry,
 )
+NOT_PROVEN = Counter(
+    "redsess_sessions_not_proven",
+    "Requests without proof for a session that is bound to a device: refused, or opened as DEVICE_BOUND says.",
+    ["outcome"],
+    registry=registry,
+)
 OUTAGES = Counter("redsess_outages", "Outages that have begun.", ["server"], registry=registry)
 OUTAGE = Gauge(
     "redsess_outage",
@@ -72,6 +78,8 @@ class Observer:
             CONFLICTS.inc()
         elif name == "sign_in_refused":
             REFUSED.labels(facts["reason"]).inc()
+        elif name == "session_not_proven":
+            NOT_PROVEN.labels(facts["outcome"]).inc()
         elif name == "outage_begun":
             OUTAGES.labels(facts["server"]).inc()
             OUTAGE.labels(facts["server"]).inc()
