@@ -7,6 +7,7 @@ What all tests have. The fixtures are in tests/helpers/fixtures, those of one pa
 ``counting.py``: ``commands``, ``round_trips``, ``sent``, ``known_scripts``
 ``clock.py``: runs of the tests at another time
 ``history.py``: ``history``, for tests of the rows that remain of sessions; ``add_sites``, for the addresses in mails
+``device_bound.py``: ``device_bound``, for tests of sessions that are bound to devices; ``new_device``, for a browser
 ``where_it_runs.py``: a line at the end, with the versions of all that the tests ran with
 
 ``pytest --fixtures`` shows what each does. Tests marked ``unit`` have no server: whatever connects to one fails.
@@ -26,7 +27,7 @@ from hypothesis import settings as hypothesis
 
 from testproject import servers
 
-FIXTURES = ("servers", "store", "counting", "clock", "history", "where_it_runs")
+FIXTURES = ("servers", "store", "counting", "clock", "history", "device_bound", "where_it_runs")
 pytest_plugins = [f"tests.helpers.fixtures.{name}" for name in FIXTURES]
 
 # How many examples of a property are tried: --hypothesis-profile=short in `make test`, and ci in .ci/run. They are

@@ -17,7 +17,7 @@ import redis as redis_py
 
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
-from django_redsess.session import blocks, operations, reading
+from django_redsess.session import binding, blocks, operations, reading
 from django_redsess.session.client import Client, pack_client
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.encryption import decrypted
@@ -57,6 +57,7 @@ __all__ = [
     "Visit",
     "agreement",
     "attempts",
+    "binding",
     "blocks",
     "bucket_of",
     "bucket_of_user",

@@ -44,6 +44,8 @@ urlpatterns = [
     path("", include("tests.helpers.site.held")),
     path("locks/", include("tests.helpers.site.locks")),
     path("", include("tests.helpers.site.accounts")),
+    # Only with the app, they do something.
+    path("device-bound/", include("django_redsess.contrib.device_bound.urls")),
     path("", include("testproject.urls")),
 ]
 
