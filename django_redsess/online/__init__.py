@@ -53,9 +53,8 @@ class Details:
 
 
 def _read_details(sid: str) -> Steps[Details | None]:
-    if not is_sid(sid):
+    if not is_sid(sid) or not (yield from proving_own([sid])):
         return None
-    yield from proving_own(sid)
     loaded = yield from reading.read_session(sid)
     if loaded.record is None:
         return None
@@ -191,8 +190,7 @@ async def aof_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]
 
 
 def _find_sessions(sids: Sequence[str], *, follow: bool = False) -> Steps[list[Session]]:
-    wanted = [sid for sid in sids if is_sid(sid)]
-    yield from proving_own(*wanted)
+    wanted = yield from proving_own([sid for sid in sids if is_sid(sid)])
     found = sessions_of((yield from listing.read_list_rows(wanted)))
     there = {each.sid for each in found}
     for sid in [sid for sid in wanted if follow and sid not in there]:

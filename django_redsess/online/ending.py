@@ -301,7 +301,7 @@ def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collect
     """
     wanted = [sid for sid in sids if is_sid(sid)]
     if binding.guard is not None:
-        yield from proving_own(*wanted)
+        wanted = yield from proving_own(wanted)
     ending = Ending(Reason.KICKED, notice.check_message(message), kept_users=keep_users, by=user_of_request())
     if (other := other_store()) is not None:
         # A session that is moving here must not arrive after the end.

@@ -73,6 +73,8 @@ class SessionStore(SessionBase):
     """The item that the request views, until the view is recorded: after the save, if there is one."""
     brought_by: Any = None
     """The request that has brought the session key, as far as the middleware knows: see :meth:`bringing_request`."""
+    unproven_sid = ""
+    """The sid of the session without which the request goes on, because it has brought its key and no proof."""
     unavailable: SessionStoreUnavailable | None = None
     """The outage of an earlier operation. Later operations fail at once: a request waits for the server only once."""
     _session_cache: dict[str, Any]
@@ -297,16 +299,14 @@ class SessionStore(SessionBase):
         sid, packed, due, now = loaded
         try:
             record = unpack(sid, packed)
-            if record.binding and not self.is_admitted(sid, record, now):
-                return {}
             # Most often it is Django's own: then no function is called to find it.
             serializer = serializer_named(record.serializer) if record.serializer else JSONSerializer
             data: dict[str, Any] = serializer().loads(record.data)
-        except SessionNotProven:
-            raise
         except Exception as error:  # A serializer may raise anything.
             log_unusable(sid, error)
             self._session_key = None
+            return {}
+        if record.binding and not self.is_admitted(sid, record, now):
             return {}
         if "_session_cache" in self.__dict__:
             # Loaded before: the save compares with the record of then.
@@ -342,7 +342,7 @@ class SessionStore(SessionBase):
         if not admitted:
             # Data that were loaded before the request was known must not get into a new session.
             self.abandon()
-            self._session_key = None
+            self._session_key, self.unproven_sid = None, sid
             self.cookie = self.cookie._replace(late=True, was_guest=True)
         return admitted
 
@@ -357,15 +357,23 @@ class SessionStore(SessionBase):
 
         Nothing is loaded without a guard.
         """
-        if binding.guard is None or self.saved_key is None or self.snapshot.record is not None:
+        key, chosen = self.saved_key, self._session_key
+        if binding.guard is None or key is None or self.snapshot.record is not None:
             return
-        if self.began_in_other_store is not None:
-            # It is loaded, and has no binding there.
-            return
-        known, modified = self.__dict__.pop("_session_cache", None), self.modified
+        if isinstance(self.unavailable, SessionNotProven):
+            raise copy(self.unavailable)
+        known, modified, accessed = self.__dict__.pop("_session_cache", None), self.modified, self.accessed
+        # Until a rotation is saved, the session is stored under its old key.
+        self._session_key = key
         yield from self.opening()
+        self.accessed = accessed
         if known is not None:
             self._session_cache, self.modified = known, modified
+        if self._session_key is None:
+            self.pending = self.pending._replace(rotates_from=None, own_key=None)
+        elif chosen != key:
+            self.pending = self.pending._replace(rotates_from=self._session_key)
+            self._session_key = chosen
 
     def bind(self, new: Binding) -> None:
         """
@@ -568,9 +576,6 @@ class SessionStore(SessionBase):
     def cycling(self, *, ends_copies: bool = False) -> Steps[None]:
         """Choose a new key. The next save moves the session to it. ``ends_copies`` is as in :meth:`end_copies`."""
         yield from self.opening()
-        if binding.guard is not None:
-            # Emptied without loading it: once a new key is chosen, the stored session can't be loaded any more.
-            yield from self.proving()
         self.rotate_key()
         if ends_copies:
             self.pending = self.pending._replace(ends_copies=True)
@@ -587,8 +592,8 @@ class SessionStore(SessionBase):
     def _deleting_proven(self, session_key: str | None) -> Steps[None]:
         if session_key is None:
             yield from self.proving()
-        else:
-            yield from proving_own(sid_of(session_key))
+        elif self._validate_session_key(session_key) and not (yield from proving_own([sid_of(session_key)])):
+            return
         yield from self.deleting(session_key)
 
     def deleting(self, session_key: str | None) -> Steps[None]:
@@ -678,12 +683,19 @@ def session_of(request: Any) -> SessionStore | None:
     return session if isinstance(session, SessionStore) else None
 
 
-def proving_own(*sids: str) -> Steps[None]:
-    """Have the guard asked if one of ``sids`` is the session of the request that is being answered: see ``proving``."""
+def proving_own(sids: list[str]) -> Steps[list[str]]:
+    """
+    Return ``sids`` without that of the request's own session, if the request goes on without it.
+
+    If the session of the request that is being answered is among them, the guard is asked first: see ``proving()``.
+    """
     scope = None if binding.guard is None else request_scope()
     session = None if scope is None else session_of(scope.request)
-    if session is not None and session.stored_sid in sids:
+    if session is None:
+        return sids
+    if session.stored_sid in sids:
         yield from session.proving()
+    return [sid for sid in sids if sid != session.unproven_sid]
 
 
 def user_id_of(user: AbstractBaseUser) -> str:

@@ -358,8 +358,7 @@ def resolve(items: Collection[str]) -> dict[str, Any]:
 
 def _proven_sid(session: SessionBase | str) -> Steps[str | None]:
     if isinstance(session, str):
-        yield from proving_own(session)
-        return session if is_sid(session) else None
+        return session if is_sid(session) and (yield from proving_own([session])) else None
     yield from _ours(session).proving()
     return _ours(session).stored_sid
 

@@ -25,7 +25,7 @@ from django_redsess.session import deadlines, notice, operations, reading
 from django_redsess.session.other_store import Watched, other_store
 from django_redsess.session.reading import Loaded
 from django_redsess.session.record import RecordError, log_unusable, unpack
-from django_redsess.session.store import SessionStore
+from django_redsess.session.store import SessionStore, proving_own
 from django_redsess.signals import Reason
 from django_redsess.transport.connections import by_server
 from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, using
@@ -170,6 +170,8 @@ async def _open_watched(session: Any) -> WatchedSession:
         # Not in the text of the error: it may be a session key.
         if not is_sid(sid):
             raise ValueError("ends() takes a session or a sid, and this text is no sid.")
+        if not await adrive(proving_own([sid])):
+            return WatchedSession(None, "")
     loaded = await adrive(reading.read_session(sid))
     if loaded.record is None:
         watched = WatchedSession(sid, "")

@@ -78,10 +78,10 @@ class SessionStore(PlainSessionStore):
 
     def _read_in(self, store: Store | None, sid: str) -> Steps[Loaded]:
         """Read a session in ``store``. If a process was stopped while it moved the session, end the move."""
-        loaded = yield from in_store(store, reading.read_session, sid, self.touch)
+        loaded = yield from in_store(store, reading.read_session, sid, self.touch, self.claim)
         if loaded.record is not None and revision_of(loaded.record) == COPIED:
             yield from transfer_sessions(site_stores(), [sid], are_copied=True)
-            loaded = yield from in_store(store, reading.read_session, sid, self.touch)
+            loaded = yield from in_store(store, reading.read_session, sid, self.touch, self.claim)
         return loaded
 
     def _take_over(self, loaded: Loaded) -> Steps[dict[str, Any]]:
@@ -98,6 +98,8 @@ class SessionStore(PlainSessionStore):
         data: dict[str, Any] | None = self.__dict__.get("_session_cache")
         if data is None:
             data = yield from self.opening(no_load=must_create)
+        if not must_create:
+            yield from self.proving()
         sid, snapshot, user_id, both = self.stored_sid, self.snapshot, user_of(data), site_stores()
         is_unseen = snapshot.record is None and not (must_create or snapshot.gone)
         if sid and is_unseen and (yield from self._read_in(self.store, sid)).record is None:
