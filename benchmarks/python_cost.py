@@ -34,7 +34,7 @@ from django.conf import settings
 from tqdm import tqdm
 
 from benchmarks.engines import AGAIN, BASE, ENGINES, OURS
-from benchmarks.operations import Run, side_of
+from benchmarks.operations import Run, Side, side_of
 from benchmarks.ratios import paired
 from benchmarks.stores import Servers, Stores, pin
 
@@ -123,16 +123,22 @@ class Socket(socket.socket):
         return len(reply)
 
 
-def configure(name: str, stores: Stores) -> None:
+def configure(name: str, stores: Stores, **more: Any) -> None:
+    """Configure this process for the engine ``name``. ``more`` are other settings, or other values of them."""
     pin(os.getpid(), core=1)
     connection_class: Any = redis.connection.Connection
     connect = connection_class._connect
     connection_class._connect = lambda self: Socket(connect(self))
     Socket.replies = []
-    settings.configure(**ENGINES[name].settings(stores))
+    settings.configure(**{**ENGINES[name].settings(stores), **more})
     django.setup()
+    use(side_of(name))
+
+
+def use(side: Side) -> None:
+    """Fill the store of ``side``, and measure its operations from now on."""
     global _side
-    _side = side_of(name)
+    _side = side
     _side.fill(SESSIONS)
 
 
