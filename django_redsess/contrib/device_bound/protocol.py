@@ -10,7 +10,6 @@ is stored for them.
 from __future__ import annotations
 
 import json
-import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from hashlib import blake2b
@@ -24,10 +23,9 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.http.response import HttpResponseBase
 from django.urls import NoReverseMatch, reverse
-from django.utils.http import http_date
 
 from django_redsess.conf import conf
-from django_redsess.session.binding import ID_SIZE, TIME_SIZE, Binding
+from django_redsess.session.binding import ID_SIZE, TIME_SIZE, YET_TO_BE_BOUND
 from django_redsess.transport.agreement import derived_key
 from django_redsess.transport.keys import prefix
 
@@ -36,6 +34,9 @@ MAC_SIZE = 16
 
 CHALLENGE_MS = 60_000
 """The life of a challenge."""
+
+JUST_BOUND_MS = 10_000
+"""For so long after a registration, requests may be under way that the browser sent before."""
 
 UNDER_WAY_MS = 60_000
 """For how long a proof counts after its cookie has ended: a request may take so long to get here."""
@@ -51,12 +52,12 @@ STRANGE = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
 """What PyJWT and JSON raise for a stranger's text, which may have more levels than Python allows."""
 
 
-class JwsRefused(ValueError):  # noqa: N818
+class JwsRefused(Exception):  # noqa: N818
     """What a browser has signed is refused. The argument is the reason: one word, which is no secret."""
 
 
 class Proof(NamedTuple):
-    """What a proof cookie says that this site has issued: for which binding, and when."""
+    """What a proof cookie of this site says: for which binding it was issued, and when."""
 
     id: bytes
     issued_ms: int
@@ -75,7 +76,7 @@ def make_proof(binding_id: bytes, now_ms: int) -> str:
 def read_proof(text: str) -> Proof | None:
     """Return what ``text`` proves. None if this site has not made it. It may be old, and of any binding."""
     said = _said("proof", text, ID_SIZE + TIME_SIZE)
-    return Proof(said[:ID_SIZE], int.from_bytes(said[ID_SIZE:], "big")) if said else None
+    return Proof(said[:ID_SIZE], int.from_bytes(said[ID_SIZE:])) if said else None
 
 
 def is_fresh(proof: Proof, now_ms: int) -> bool:
@@ -85,12 +86,10 @@ def is_fresh(proof: Proof, now_ms: int) -> bool:
 
 def set_proof_cookie(response: HttpResponseBase, binding_id: bytes, now_ms: int) -> None:
     """Set the proof cookie, which goes wherever the session cookie goes. No script can read it."""
-    seconds = conf.DEVICE_BOUND_SECONDS
     response.set_cookie(
         proof_cookie_name(),
         make_proof(binding_id, now_ms),
-        max_age=seconds,
-        expires=http_date(time.time() + seconds),
+        max_age=conf.DEVICE_BOUND_SECONDS,
         domain=settings.SESSION_COOKIE_DOMAIN,
         path=settings.SESSION_COOKIE_PATH,
         secure=True,
@@ -116,11 +115,6 @@ def delete_proof_cookie(response: HttpResponseBase) -> None:
     )
 
 
-def is_unbound(packed: bytes) -> bool:
-    """Tell whether a record with this binding is still to be bound. A placeholder of ``DEVICE_BOUND_REQUIRED`` is."""
-    return not packed or not Binding.unpack(packed).public_key
-
-
 def register_path() -> str:
     """Return the path of the endpoint for registrations. ``""`` if the site has not included the URLs."""
     return _path_of("register")
@@ -138,15 +132,19 @@ def _path_of(name: str) -> str:
         return ""
 
 
+def is_unbound(packed: bytes) -> bool:
+    """Tell whether a record with this binding is still to be bound. A placeholder of ``DEVICE_BOUND_REQUIRED`` is."""
+    return packed in (b"", YET_TO_BE_BOUND)
+
+
 def make_registration_challenge(user_id: str, login_ms: int) -> str:
     """Return the challenge for the browser that has signed in as this user, in the session of this login time."""
-    return _text(_macs("register")[0], _sign_in(user_id, login_ms))
+    return _signed("register", b"", _sign_in(user_id, login_ms))
 
 
 def is_registration_challenge(text: str, user_id: str, login_ms: int) -> bool:
     """Tell whether ``text`` is the challenge of this sign-in, whatever its time."""
-    said = _sign_in(user_id, login_ms)
-    return any(compare_digest(text.encode(), _text(key, said).encode()) for key in _macs("register"))
+    return _said("register", text, 0, _sign_in(user_id, login_ms)) is not None
 
 
 def make_refresh_challenge(binding_id: bytes, at_ms: int) -> str:
@@ -157,32 +155,61 @@ def make_refresh_challenge(binding_id: bytes, at_ms: int) -> str:
 def read_refresh_challenge(text: str, binding_id: bytes) -> int | None:
     """Return the time in a challenge for this binding, in milliseconds. None if this site has not made it for it."""
     said = _said("refresh", text, TIME_SIZE, binding_id)
-    return int.from_bytes(said, "big") if said else None
+    return int.from_bytes(said) if said else None
 
 
-def read_registration(field: str) -> tuple[str, bytes]:
+def _sign_in(user_id: str, login_ms: int) -> bytes:
+    # Two sites may share a SECRET_KEY, and each has a user 1.
+    return login_ms.to_bytes(TIME_SIZE, "big") + f"{prefix()}\0{user_id}".encode()
+
+
+def _signed(purpose: str, said: bytes, about: bytes = b"") -> str:
+    mac = _macs(purpose)[0].copy()
+    mac.update(said + about)
+    return urlsafe_b64encode(said + mac.digest()).decode().rstrip("=")
+
+
+def _said(purpose: str, text: str, size: int, about: bytes = b"") -> bytes | None:
+    """Return the ``size`` bytes in a text that :func:`_signed` has made. None for any other text."""
+    try:
+        packed = _decoded(text)
+    except ValueError:
+        return None
+    said, digest = packed[:size], packed[size:]
+    for key in _macs(purpose):
+        mac = key.copy()
+        mac.update(said + about)
+        if compare_digest(digest, mac.digest()):
+            return said
+    return None
+
+
+def _decoded(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+@lru_cache(maxsize=4)
+def _macs(purpose: str) -> list[blake2b]:
+    # One for each key that may have signed, the present one first. They are copied, as those of seals are.
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return [blake2b(digest_size=MAC_SIZE, key=derived_key(key, b"redsess.device", purpose)) for key in keys]
+
+
+def _forget_macs(*, setting: str, **kwargs: Any) -> None:
+    if setting in ("SECRET_KEY", "SECRET_KEY_FALLBACKS"):
+        _macs.cache_clear()
+
+
+setting_changed.connect(_forget_macs)
+
+
+def read_jws(field: str, public_key: bytes = b"") -> tuple[str, bytes]:
     """
-    Return the challenge that a browser has signed in a registration, and the public key that it has sent along.
+    Return the challenge that a browser has signed, and the public key. Raises JwsRefused.
 
-    ``field`` is the request's header ``Secure-Session-Response``. Raises JwsRefused.
+    ``field`` is the request's header ``Secure-Session-Response``. ``public_key`` is that of the binding. Without one,
+    this is a registration: the browser has sent its key along.
     """
-    jws, header = _opened(field)
-    if "jwk" not in header:
-        raise JwsRefused("jwk_missing")
-    public_key = _packed_key(header["jwk"])
-    return _verified(jws, header, public_key), public_key
-
-
-def read_refresh(field: str, public_key: bytes) -> str:
-    """Return the challenge that a browser has signed with its key of the session. Raises JwsRefused."""
-    jws, header = _opened(field)
-    if "jwk" in header:
-        raise JwsRefused("jwk_in_refresh")
-    return _verified(jws, header, public_key)
-
-
-def _opened(field: str) -> tuple[str, dict[str, Any]]:
-    """Return the JWS in a header, and the JWS's own header, which nothing has verified yet."""
     # A structured field is a string in quotes. Its parameters mean nothing.
     jws = field.strip()
     jws = jws[1:].partition('"')[0] if jws.startswith('"') else jws.partition(";")[0]
@@ -190,35 +217,25 @@ def _opened(field: str) -> tuple[str, dict[str, Any]]:
         raise JwsRefused("too_long")
     try:
         header = jwt.get_unverified_header(jws)
-    except STRANGE:
-        raise JwsRefused("no_jws") from None
-    if header.get("typ") != "dbsc+jwt":
-        raise JwsRefused("wrong_typ")
-    if header.get("alg") not in ALGORITHMS:
-        raise JwsRefused("wrong_alg")
-    if "crit" in header:
-        raise JwsRefused("crit")
-    return jws, header
-
-
-def _verified(jws: str, header: dict[str, Any], public_key: bytes) -> str:
-    """Return the challenge that ``jws`` has, if it is signed by this key."""
-    try:
-        # Numbers that are no key, such as a point that is not on the curve, raise ValueError.
-        key, algorithm = _unpacked_key(public_key)
-        if header["alg"] != algorithm:
+        if header.get("typ") != "dbsc+jwt":
+            raise JwsRefused("wrong_typ")
+        if header.get("alg") not in ALGORITHMS:
             raise JwsRefused("wrong_alg")
+        if ("jwk" in header) == bool(public_key):
+            raise JwsRefused("jwk_in_refresh" if public_key else "no_jwk")
+        public_key = public_key or _packed_key(header["jwk"])
+        key, algorithm = _unpacked_key(public_key)
         claims = json.loads(jwt.PyJWS().decode_complete(jws, key, algorithms=[algorithm])["payload"])
     except jwt.InvalidSignatureError:
         raise JwsRefused("wrong_signature") from None
-    except JwsRefused:
-        raise
+    except jwt.InvalidAlgorithmError:
+        raise JwsRefused("wrong_alg") from None
     except STRANGE:
         raise JwsRefused("no_jws") from None
     challenge = claims.get("jti") if isinstance(claims, dict) else None
     if not isinstance(challenge, str):
         raise JwsRefused("no_challenge")
-    return challenge
+    return challenge, public_key
 
 
 def _packed_key(jwk: Any) -> bytes:
@@ -227,6 +244,7 @@ def _packed_key(jwk: Any) -> bytes:
         if jwk["kty"] == "EC" and jwk["crv"] == "P-256":
             x, y = (_decoded(jwk[name]) for name in "xy")
             if len(x) == len(y) == POINT_SIZE - 1:
+                # Raises ValueError if the point is not on the curve.
                 numbers = ec.EllipticCurvePublicNumbers(int.from_bytes(x), int.from_bytes(y), ec.SECP256R1())
                 return numbers.public_key().public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
         elif jwk["kty"] == "RSA" and int.from_bytes(_decoded(jwk["e"])) == RSA_EXPONENT:
@@ -239,63 +257,7 @@ def _packed_key(jwk: Any) -> bytes:
 
 
 def _unpacked_key(packed: bytes) -> tuple[Any, str]:
-    """Return the public key that :func:`_packed_key` has packed, and its algorithm."""
+    """Return the public key that :func:`_packed_key` has packed, and the only algorithm for it."""
     if len(packed) == POINT_SIZE:
         return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), packed), "ES256"
     return rsa.RSAPublicNumbers(RSA_EXPONENT, int.from_bytes(packed)).public_key(), "RS256"
-
-
-def _sign_in(user_id: str, login_ms: int) -> bytes:
-    # Two sites may share a SECRET_KEY, and each has a user 1.
-    return login_ms.to_bytes(TIME_SIZE, "big") + f"{prefix()}\0{user_id}".encode()
-
-
-def _signed(purpose: str, said: bytes, about: bytes = b"") -> str:
-    mac = _macs(purpose)[0].copy()
-    mac.update(said + about)
-    return _encoded(said + mac.digest())
-
-
-def _said(purpose: str, text: str, size: int, about: bytes = b"") -> bytes:
-    """Return the ``size`` bytes in a text that :func:`_signed` has made. ``b""`` for any other text."""
-    try:
-        packed = _decoded(text)
-    except ValueError:
-        return b""
-    said, digest = packed[:size], packed[size:]
-    for key in _macs(purpose):
-        mac = key.copy()
-        mac.update(said + about)
-        if compare_digest(digest, mac.digest()):
-            return said
-    return b""
-
-
-def _text(key: blake2b, said: bytes) -> str:
-    mac = key.copy()
-    mac.update(said)
-    return _encoded(mac.digest())
-
-
-def _encoded(packed: bytes) -> str:
-    return urlsafe_b64encode(packed).decode().rstrip("=")
-
-
-def _decoded(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-@lru_cache(maxsize=4)
-def _macs(purpose: str) -> list[blake2b]:
-    # One for each key that may have signed, the present one first. They are copied, as those of seals are.
-    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    derived = (derived_key(key, b"redsess.device", purpose) for key in keys)
-    return [blake2b(digest_size=MAC_SIZE, key=key) for key in derived]
-
-
-def _forget_macs(*, setting: str, **kwargs: Any) -> None:
-    if setting in ("SECRET_KEY", "SECRET_KEY_FALLBACKS"):
-        _macs.cache_clear()
-
-
-setting_changed.connect(_forget_macs)

@@ -29,7 +29,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from django_redsess.conf import conf
 from django_redsess.contrib.device_bound import protocol
-from django_redsess.contrib.device_bound.protocol import CHALLENGE_MS, JwsRefused
+from django_redsess.contrib.device_bound.protocol import CHALLENGE_MS, JUST_BOUND_MS, JwsRefused
 from django_redsess.responses import without_log
 from django_redsess.session.binding import ID_SIZE, Binding, BindingChanged
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING
@@ -38,9 +38,6 @@ from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Steps, current_time
 
 RESPONSE, SESSION_ID = "Secure-Session-Response", "Sec-Secure-Session-Id"
-
-JUST_BOUND_MS = 10_000
-"""For so long after a registration, a browser may still refresh with the key that it had before."""
 
 Answering = Callable[[HttpRequest, SessionStore], Steps[HttpResponse]]
 
@@ -81,7 +78,7 @@ def register(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]
     if not protocol.is_unbound(record.binding):
         return _refused(403, "already_bound")
     try:
-        challenge, public_key = protocol.read_registration(request.headers.get(RESPONSE, ""))
+        challenge, public_key = protocol.read_jws(request.headers.get(RESPONSE, ""))
     except JwsRefused as error:
         return _refused(400, str(error))
     if not protocol.is_registration_challenge(challenge, record.user_id, record.login_ms):
@@ -89,14 +86,15 @@ def register(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]
     now = yield from _now(session)
     if abs(now - record.login_ms) > CHALLENGE_MS:
         return _refused(403, "old_challenge")
-    session.bind(Binding(secrets.token_bytes(ID_SIZE), now, now, public_key))
+    binding = Binding(secrets.token_bytes(ID_SIZE), now, now, public_key)
+    session.bind(binding)
     try:
         yield from session.saving()
     except BindingChanged:
         return _refused(403, "already_bound")
     except UpdateError:
         return _refused(403, "no_session")
-    return _proven(request, session, now)
+    return _proven(request, binding, now)
 
 
 @_endpoint
@@ -119,7 +117,7 @@ def refresh(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
     if RESPONSE not in request.headers:
         return _challenged(request, binding, now, "no_jws")
     try:
-        challenge = protocol.read_refresh(request.headers[RESPONSE], binding.public_key)
+        challenge, _ = protocol.read_jws(request.headers[RESPONSE], binding.public_key)
     except JwsRefused as error:
         return _refused(503 if abs(now - binding.bound_at) <= JUST_BOUND_MS else 400, str(error))
     at = protocol.read_refresh_challenge(challenge, binding.id)
@@ -137,7 +135,7 @@ def refresh(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
         return _challenged(request, binding, now, "used_challenge")
     except UpdateError:
         return _refused(503, "late")
-    return _proven(request, session, now)
+    return _proven(request, binding, now)
 
 
 @login_not_required
@@ -169,28 +167,25 @@ def _challenged(request: HttpRequest, binding: Binding, now: int, error: str) ->
     return response
 
 
-def _proven(request: HttpRequest, session: SessionStore, now: int) -> HttpResponse:
+def _proven(request: HttpRequest, binding: Binding, now: int) -> HttpResponse:
     """Return the answer with a new proof cookie, and the instructions for the browser."""
-    record = session.snapshot.record
-    assert record is not None  # noqa: S101
     domain, static = settings.SESSION_COOKIE_DOMAIN, settings.STATIC_URL or ""
     scope: dict[str, Any] = {"include_site": bool(domain)}
     if domain:
         scope["origin"] = f"https://{domain.lstrip('.')}"
-    # Without a path of its own, it would leave out the whole site.
-    if static.startswith("/") and static.startswith(get_script_prefix()) and static != get_script_prefix():
+    # Only a path of its own: "/" would leave out the whole site.
+    if static.startswith("/") and not static.startswith("//") and not get_script_prefix().startswith(static):
         scope["scope_specification"] = [{"type": "exclude", "domain": "*", "path": static}]
+    cookie = {"type": "cookie", "name": protocol.proof_cookie_name(), "attributes": protocol.proof_attributes()}
     response = JsonResponse(
         {
             "session_identifier": _session_identifier(request),
             "refresh_url": protocol.refresh_path(),
             "scope": scope,
-            "credentials": [
-                {"type": "cookie", "name": protocol.proof_cookie_name(), "attributes": protocol.proof_attributes()}
-            ],
+            "credentials": [cookie],
         }
     )
-    protocol.set_proof_cookie(response, record.binding[:ID_SIZE], now)
+    protocol.set_proof_cookie(response, binding.id, now)
     return response
 
 
