@@ -1,5 +1,6 @@
 from django.apps import AppConfig
 from django.contrib.auth.signals import user_logged_in
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
 
 
@@ -9,6 +10,12 @@ class DeviceBoundConfig(AppConfig):
     verbose_name = _("Device-bound sessions")
 
     def ready(self) -> None:
-        from django_redsess.contrib.device_bound import offer
-
+        # No check: a site that starts without the guard would open bound sessions without a proof.
+        try:
+            from django_redsess.contrib.device_bound import checks, offer  # noqa: F401
+        except ModuleNotFoundError as error:
+            if error.name not in ("cryptography", "jwt"):
+                raise
+            text = f'{self.name} needs PyJWT and cryptography: pip install "django-redsess[device-bound]".'
+            raise ImproperlyConfigured(text) from error
         user_logged_in.connect(offer.offer_binding, dispatch_uid="django_redsess.contrib.device_bound")
