@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */make \1\t/' | expand -t 20
 
-demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, PARTITIONS=1, LIMIT_POLICY=end_oldest, CLUSTER=3 for a cluster, HISTORY=0 without the app of sign-ins, MOVE=db to see sessions move, CLICKS=0 without clicks of shoppers, REDIS_URL= for a server of yours)
+demo: .venv/installed-demo  ## Start the demo shop (PORT=8000, PARTITIONS=1, LIMIT_POLICY=end_oldest, CLUSTER=3 for a cluster, HISTORY=0 without the app of sign-ins, MOVE=db to see sessions move, CLICKS=0 without clicks of shoppers, HTTPS=1 for sessions that are bound to devices, REDIS_URL= for a server of yours)
 	@PORT=$(PORT) $(BIN)/python -m testproject.demo
 
 test: .venv/installed-test  ## Run the tests to run before each change, in under three minutes (ARGS="-n 0 tests/admin/test_sessions.py": some, one by one)

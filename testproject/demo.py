@@ -12,6 +12,7 @@ PARTITIONS     the number of partitions of the store (default: 1, on a cluster 6
 LIMIT_POLICY   what happens at a sign-in above the limit of sessions (default: end_oldest)
 HISTORY        0: without the app that keeps sign-ins in the database (default: with it)
 MOVE           "db": the sessions begin in the database, and a page moves them here (default: they begin here)
+HTTPS          1: the shop is served by HTTPS, so that browsers bind sessions to their devices (default: by HTTP)
 CLICKS         0: nobody clicks but you, so counts and times stand still; so it is with MOVE (default: shoppers click)
 """
 
@@ -22,12 +23,13 @@ import logging
 import os
 import re
 import signal
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import django
 import redis
@@ -59,7 +61,7 @@ WELCOME = """
   Limit           {maximum} sessions a user (LIMIT_POLICY={policy}){moving}{mails}
   In a terminal   {manage} online
                   {manage} endsessions lukas
-
+{binding}
 All of them are invented.{past}
 Press Ctrl-C to stop.
 """
@@ -73,6 +75,22 @@ MAILS = """
 MOVING = """
   Moving          {url}/moving/ (sign in as admin): all sessions are in the database, and move to Redis there"""
 
+NO_BINDING = """
+Browsers bind sessions to their devices by HTTPS only: HTTPS=1 make demo says how to try it.
+"""
+BINDING = """
+In Chromium, a session that begins here is bound to its device: a copy of its cookie opens nothing.
+Start it by this command, with a profile of its own and keys in a file instead of a security chip:
+
+  chromium --user-data-dir={profile} --ignore-certificate-errors-spki-list={trusted} \\
+    --enable-features={features} {url}/
+
+Sign in, and look at the list of online sessions: yours is bound. Then send its cookie (sessionid, under
+Application in the developer tools) from somewhere else: it gets a 401, and the log below a line.
+
+  curl --insecure --cookie sessionid=… {url}/account/sessions/
+"""
+
 
 class DemoError(Exception):
     """The demo can't start. The message says why, and what to do."""
@@ -81,6 +99,11 @@ class DemoError(Exception):
 class Server(ThreadedWSGIServer):
     # With the default of 10, some of many simultaneous clients would wait a second for a connection.
     request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A browser that does not trust the certificate hangs up.
+        if not isinstance(sys.exception(), ssl.SSLError):
+            super().handle_error(request, client_address)
 
 
 class RequestHandler(WSGIRequestHandler):
@@ -96,6 +119,7 @@ def main() -> None:
         with ExitStack() as started:
             # First of all: if the port is taken, nothing else has to start.
             server = started.enter_context(_bind(os.environ.get("PORT") or "8000"))
+            trusted = _encrypt(server) if _is_https(os.environ.get("HTTPS") or "") else ""
             given, primaries = os.environ.get("REDIS_URL"), _primaries(os.environ.get("CLUSTER"))
             usual = "64" if primaries or "," in (given or "") else "1"
             os.environ["PARTITIONS"] = str(_partitions(os.environ.get("PARTITIONS") or usual))
@@ -106,10 +130,10 @@ def main() -> None:
             os.environ["REDIS_URL"] = redis_url
             os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
             os.environ.setdefault("PLACES", "testproject.people.places")
-            os.environ["DEMO_URL"] = url = f"http://{HOST}:{server.server_port}"
+            os.environ["DEMO_URL"] = url = f"http{'s' if trusted else ''}://{HOST}:{server.server_port}"
             shoppers, guests = _fill_shop()
-            started.enter_context(_state_file(server.server_port, redis_url))
-            print(_welcome(url), flush=True)
+            started.enter_context(_state_file(server.server_port, redis_url, url))
+            print(_welcome(url, trusted), flush=True)
             _clean()
             started.enter_context(_click(shoppers, guests))
             _serve(server)
@@ -136,6 +160,24 @@ def _bind(port: str) -> Server:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise DemoError(f"port {port} can't be used ({reason}): choose another, as in PORT=8001 make demo") from None
+
+
+def _is_https(given: str) -> bool:
+    if given not in ("", "0", "1"):
+        raise DemoError(f"HTTPS is {given!r}: leave it out, or give 1, as in HTTPS=1 make demo")
+    # WSGI's own handler reads this variable, too: it tells the shop that its requests came by HTTPS.
+    return given == "1"
+
+
+def _encrypt(server: Server) -> str:
+    """Let ``server`` speak HTTPS. Return the hash by which Chromium trusts its certificate."""
+    # Imported here: the shop itself needs no certificate.
+    from testproject.https import make_certificate
+
+    context, trusted = make_certificate(HOST)
+    # The handshake is a part of each request's own thread: a slow client would hold up all others.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    return trusted
 
 
 def _partitions(given: str) -> int:
@@ -272,13 +314,15 @@ def _fill_shop() -> tuple[list[Visitor], list[Visitor]]:
     return shoppers, guests
 
 
-def _welcome(url: str) -> str:
+def _welcome(url: str, trusted: str) -> str:
     """Return the text to print."""
-    from testproject import people
+    from testproject import https, people
 
     moves, has_history = "MOVE_FROM" in settings.REDSESS, _has_history()
     port = os.environ.get("PORT") or "8000"
     manage = f"{_shown(Path(sys.executable))} testproject/manage.py"
+    # A new one for each start: Chromium remembers which certificate, and how often keys were made.
+    profile = settings.DEMO_DIR / f"chromium-{os.getpid()}"
     return WELCOME.format(
         url=url,
         shoppers=", ".join(people.usernames()),
@@ -291,6 +335,9 @@ def _welcome(url: str) -> str:
         mails=MAILS.format(folder=_shown(Path(settings.EMAIL_FILE_PATH))) if has_history else "",
         manage=manage if port == "8000" else f"PORT={port} {manage}",
         past="" if moves else PAST,
+        binding=BINDING.format(url=url, trusted=trusted, features=https.SOFTWARE_KEYS, profile=_shown(profile))
+        if trusted
+        else NO_BINDING,
     )
 
 
@@ -304,7 +351,7 @@ def _shown(path: Path) -> str:
 
 
 @contextmanager
-def _state_file(port: int, redis_url: str) -> Iterator[None]:
+def _state_file(port: int, redis_url: str, url: str) -> Iterator[None]:
     """Keep a file that describes the demo on ``port`` while it runs. ``running_demo()`` in the settings reads it."""
     path = settings.DEMO_DIR / f"{port}.json"
     path.unlink(missing_ok=True)
@@ -313,7 +360,7 @@ def _state_file(port: int, redis_url: str) -> Iterator[None]:
     state = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"], "clicks": _clicks()}
     # Commands in another terminal are to have the same apps and the same session engine.
     given = {name: os.environ.get(name) for name in ("HISTORY", "MOVE")}
-    path.write_text(json.dumps({**state, **given, "url": f"http://{HOST}:{port}", "pid": os.getpid()}))
+    path.write_text(json.dumps({**state, **given, "url": url, "pid": os.getpid()}))
     try:
         yield
     finally:

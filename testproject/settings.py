@@ -148,6 +148,12 @@ if url := os.environ.get("DEMO_URL"):
 # A command beside the demo has its apps and its session engine. Tests that run beside it have not.
 _BESIDE = _DEMO if Path(sys.argv[0]).name == "manage.py" else {}
 
+# Only in the demo, and beside it: the tests of the shop's pages and of the engine have it where they are about it.
+if url := os.environ.get("DEMO_URL") or _BESIDE.get("url"):
+    INSTALLED_APPS.append("django_redsess.contrib.device_bound")
+    # Without HTTPS, browsers would not send such cookies.
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = url.startswith("https:")
+
 if (os.environ.get("HISTORY") or _BESIDE.get("HISTORY")) == "0":
     INSTALLED_APPS.remove("django_redsess.contrib.history")
     REDSESS.pop("HISTORY_NOTIFY", None)

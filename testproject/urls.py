@@ -1,5 +1,6 @@
 from importlib.util import find_spec
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeDoneView, PasswordChangeView
@@ -36,6 +37,9 @@ urlpatterns = [
 
 if find_spec("prometheus_client"):
     urlpatterns.append(path("metrics", views.metrics))
+
+if apps.is_installed("django_redsess.contrib.device_bound"):
+    urlpatterns.append(path("device-bound/", include("django_redsess.contrib.device_bound.urls")))
 
 if "MOVE_FROM" in settings.REDSESS:
     urlpatterns.append(path("", include("testproject.shop.moving")))

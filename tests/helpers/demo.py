@@ -41,7 +41,8 @@ class Demo:
 
 def environment(directory: Path, **more: str) -> dict[str, str]:
     # Not the server and the settings of the tests: the demo brings its own.
-    ours = ("CLUSTER", "HISTORY", "LIMIT_POLICY", "MOVE", "PARTITIONS", "PORT", "REDIS_URL", "DJANGO_SETTINGS_MODULE")
+    ours = ("CLUSTER", "HISTORY", "HTTPS", "LIMIT_POLICY", "MOVE", "PARTITIONS", "PORT", "REDIS_URL")
+    ours += ("DJANGO_SETTINGS_MODULE",)
     env = {name: value for name, value in os.environ.items() if name not in ours}
     # Counts and times stand still, unless a test asks for clicks.
     return {**env, "PYTHONUTF8": "1", "CLICKS": "0", "REDSESS_DEMO_DIR": str(directory), **more}

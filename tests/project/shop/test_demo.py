@@ -3,16 +3,21 @@ import os
 import re
 import signal
 import sqlite3
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import HTTPCookieProcessor, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 import pytest
 import redis
 import requests
 
-from testproject.people import GUESTS, MORE_BROWSERS, SHOPPERS
+from testproject.people import GUESTS, MORE_BROWSERS, PASSWORD, SHOPPERS
 from testproject.servers import free_port
 from tests.helpers.demo import ROOT, Demo, environment, running
 
@@ -97,10 +102,43 @@ def test_sessions_of_the_database_move_while_an_administrator_looks_on(tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("https", ["", "1"])
+def test_sessions_can_be_bound_to_their_device_over_https_only(tmp_path: Path, https: str) -> None:
+    with running(tmp_path, HTTPS=https) as demo:
+        told = demo.output.read_text()
+        assert ("certificate-errors-spki-list=" in told, "HTTPS=1 make demo" in told) == (bool(https), not https)
+        [url] = re.findall(r"The shop +(\S+)/\n", told)
+        assert url == (demo.url.replace("http:", "https:") if https else demo.url)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        browser = build_opener(HTTPSHandler(context=context), HTTPCookieProcessor(), NoRedirect())
+        page = browser.open(f"{url}/login/").read().decode()
+        [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
+        form = urlencode({"username": "amelia", "password": PASSWORD, "csrfmiddlewaretoken": token})
+        headers = {"Referer": f"{url}/login/"}
+        with pytest.raises(HTTPError) as answered:
+            browser.open(Request(f"{url}/login/", form.encode(), headers))
+        with answered.value as answer:
+            offers = answer.headers.get_all("Secure-Session-Registration", [])
+        assert (answer.status, len(offers)) == (302, 1 if https else 0)
+        if https:
+            # Somebody who forgets the s is no error in the log.
+            with pytest.raises(requests.ConnectionError):
+                requests.get(demo.url)
+        assert "Traceback" not in demo.output.read_text()
+
+
+class NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [
         *({"PORT": "70000"}, {"PARTITIONS": "3"}, {"LIMIT_POLICY": "end_newest"}, {"CLUSTER": "2"}, {"MOVE": "cache"}),
+        {"HTTPS": "yes"},
         {"CLUSTER": "3", "REDIS_URL": "redis://127.0.0.1:1/0"},
         {"REDIS_URL": "redis://:hush@127.0.0.1:1/0,redis://:hush@127.0.0.1:2/0"},
     ],
