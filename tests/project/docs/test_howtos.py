@@ -45,6 +45,7 @@ ORDER = (
         "testing",
         "csp",
         "sockets",
+        "device-bound",
         "server",
         "upgrade",
         "cleaning",
