@@ -206,7 +206,7 @@ def keeps_all_of(sessions: SessionQuerySet, user_id: str) -> bool:
 def unstored_session(user_id: str, user: AbstractBaseUser | None) -> OnlineSession:
     """Return a session that is not stored, to call rules with. ``user`` is None for a deleted user."""
     now = known_server_time()
-    return OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, ""), user)
+    return OnlineSession.of(online.Session("", user_id, now, now, now, "", "", 0, "", device_bound=False), user)
 
 
 def _overrides(own: Rules, name: str) -> bool:

@@ -26,15 +26,14 @@ from django_redsess.online.listing import (
     ROWS_MAX,
     USERS_MAX,
     Position,
-    SessionFilter,
     count_in_lists,
     iterate_pages,
     page_after,
     position_of,
     rows_end,
-    seconds_of_active,
 )
-from django_redsess.online.searching import ClientMatcher, LookedThrough, SearchResult, search
+from django_redsess.online.searching import LookedThrough, SearchMatcher, SearchResult, search
+from django_redsess.online.session_filter import SessionFilter, seconds_of_active
 from django_redsess.session.client import parse_network, require_network
 from django_redsess.session.store import user_id_of
 from django_redsess.transport.steps import drive
@@ -387,6 +386,11 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """Keep the sessions of an operating system, such as ``Windows``."""
         return self._of_client(system=system)
 
+    def device_bound(self, *, is_bound: bool = True) -> Self:
+        """Keep the sessions that are bound to a device, or without ``is_bound`` those that are not."""
+        before = self.session_filter.device_bound
+        return self._with(device_bound=is_bound) if before in (None, is_bound) else self._keep_ids(())
+
     @property
     def looked_through(self) -> LookedThrough | None:
         """
@@ -399,8 +403,8 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     @property
     def found_sids(self) -> Collection[str] | None:
-        """The sids of all rows, if a search by clients has found them. None if a list has the rows in its order."""
-        if self.sids is not None or not self.session_filter.names_client:
+        """The sids of all rows, if a search has found them. None if a list has the rows in its order."""
+        if self.sids is not None or not self.session_filter.needs_search:
             return None
         return self._search_once().sids
 
@@ -444,7 +448,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """
         Return up to ``limit`` rows that come after ``position``, or the first ones; and the position of the last one.
 
-        The position is None if no others come. Raises NotSupportedError for a search by network, browser or system.
+        The position is None if no others come. Raises NotSupportedError for a search.
         """
         latest_first, by_seen = self._latest_first, self.by_seen
         if self._named is not None or self.query.is_empty():
@@ -455,14 +459,14 @@ class SessionQuerySet(RedisQuerySet[Any]):
                 start = sum(each >= position if latest_first else each <= position for each in positions)
             end = start + limit
             return self.rows_of(found[start:end]), positions[end - 1] if end < len(positions) else None
-        if self.session_filter.names_client:
-            raise NotSupportedError("A search by network, browser or system has no positions.")
+        if self.session_filter.needs_search:
+            raise NotSupportedError("A search by network, browser, system or binding has no positions.")
         sessions, last = page_after(self.session_filter, position, limit, by_seen=by_seen, latest_first=latest_first)
         return self.rows_of(sessions), last
 
     def in_pages(self, at_once: int) -> Iterator[list[Any]]:
         """Yield all rows in lists of up to ``at_once``. Sessions that end meanwhile make it leave out no other."""
-        if self.sids is None and self.session_filter.names_client:
+        if self.sids is None and self.session_filter.needs_search:
             found = self._search_once()
             for sessions in found.iterate_found(0, found.count, latest_first=self._latest_first, at_once=at_once):
                 yield self.rows_of(sessions)
@@ -544,7 +548,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
     def _count_rows(self) -> int:
         if self._named is not None:
             return len(self._find_named())
-        if self.session_filter.names_client:
+        if self.session_filter.needs_search:
             return self._search_once().count
         return self._once(
             self.session_filter, lambda: drive(count_in_lists(self.session_filter, listed=self._is_limited))
@@ -573,7 +577,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
         if self._named is not None:
             return self._find_named()[first:last]
         last = self._count_rows() if last is None else last
-        if self.session_filter.names_client:
+        if self.session_filter.needs_search:
             found = self._search_once().iterate_found(first, last - first, latest_first=self._latest_first)
         else:
             order: online.Order = self._order
@@ -584,7 +588,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
     def _find_named(self) -> list[online.Session]:
         """Look up the sessions that a filter names. Keep those that match the other filters, in order."""
-        matcher = ClientMatcher(self.session_filter) if self.session_filter.names_client else None
+        matcher = SearchMatcher(self.session_filter) if self.session_filter.needs_search else None
         since = None
         if self.session_filter.active_seconds is not None:
             since = server_time() - timedelta(seconds=self.session_filter.active_seconds)
@@ -592,7 +596,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
             session
             for session in online.find(self._named or ())
             if (since is None or session.last_seen_at >= since)
-            and (matcher is None or matcher.matches(session.address, session.user_agent))
+            and (matcher is None or matcher.matches(session))
             and self._lists(session)
         ]
         return sorted(found, key=partial(position_of, by_seen=self.by_seen), reverse=self._latest_first)

@@ -31,7 +31,7 @@ python_maximum_signature_line_length = 88
 # No page is fetched from the network, so names of other packages have no target. Ours must have one.
 nitpicky = True
 # Type variables have none either, and neither have keywords whose function explains them.
-nitpick_ignore_regex = [("py:.*", r"(?!django_redsess\b).*|.*\.View|.*\.ClientFilters|.*\.T")]
+nitpick_ignore_regex = [("py:.*", r"(?!django_redsess\b).*|.*\.View|.*\.SearchFilters|.*\.T")]
 
 html_theme = "furo"
 html_title = "django-redsess"

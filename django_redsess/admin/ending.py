@@ -261,7 +261,7 @@ def match_other_own(access: Access, matching: SessionQuerySet) -> bool:
     if asked.guests == "only" or (asked.user_ids is not None and user_id not in asked.user_ids):
         return False
     own = OnlineSession.online.of_users([user_id])
-    if matching.sids is None and not asked.names_client:
+    if matching.sids is None and not asked.needs_search:
         return include_other_own(access, own)
     return include_other_own(access, matching.filter(sid__in=[session.sid for session in own]))
 

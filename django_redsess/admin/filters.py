@@ -26,7 +26,7 @@ from django_redsess.permissions import users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.store import user_id_of
 
-ACTIVE, STAFF, BROWSER, SYSTEM = "active", "staff", "browser", "system"
+ACTIVE, STAFF, BROWSER, SYSTEM, DEVICE_BOUND = "active", "staff", "browser", "system", "device_bound"
 
 SECONDS = {"5m": None, "1h": 3600, "1d": 86400}
 """How far back each choice reaches. None is the default: the five minutes in which a session is active."""
@@ -146,6 +146,20 @@ class SystemFilter(ClientFilter):
 
     def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
         return queryset.of_system(self.name) if self.name else queryset
+
+
+class DeviceBoundFilter(SimpleListFilter):
+    """Sessions that are bound to a device, or those that are not. Only on sites that bind sessions."""
+
+    title = gettext_lazy("device")
+    parameter_name = DEVICE_BOUND
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("true", gettext_lazy("Bound to its device")), ("false", gettext_lazy("Not bound to a device"))]
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        value = self.value()
+        return queryset.device_bound(is_bound=value == "true") if value in ("true", "false") else queryset
 
 
 class UserFilter(ListFilter):

@@ -269,6 +269,13 @@ def own_mark_html(session: OnlineSession) -> SafeString:
     return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
 
 
+def bound_mark_html(session: OnlineSession) -> SafeString:
+    """Return what marks a session that is bound to its user's device, as HTML. Nothing for another one."""
+    if not session.session.device_bound:
+        return SafeString()
+    return format_html(' <span class="redsess-bound">{}</span>', gettext("device-bound"))
+
+
 def address_link_html(session: OnlineSession, site: AdminSite) -> str:
     """Return the address as HTML: a link to all sessions from it, and its place. ``""`` if there is none."""
     if not session.address:

@@ -198,8 +198,8 @@ def _context_of_sids(access: Access, sids: Sequence[str]) -> dict[str, Any]:
 
 def _context_of_query(access: Access, matching: SessionQuerySet) -> dict[str, Any]:
     asked = matching.session_filter
-    total, at = count_with_time(asked.of_any_client)
-    if asked.names_client:
+    total, at = count_with_time(asked.without_search)
+    if asked.needs_search:
         total = matching.count()
     protected = _count_protected(access, matching)
     is_own = bool(own_among(access, matching))
@@ -214,7 +214,7 @@ def _context_of_query(access: Access, matching: SessionQuerySet) -> dict[str, An
         "own": is_own,
         "number": number,
         # A search ends no more than this number. Without a search, all sessions of a list end.
-        "is_least": not asked.names_client and asked.active_seconds is not None and matching.is_cut,
+        "is_least": not asked.needs_search and asked.active_seconds is not None and matching.is_cut,
         "asks_each": access.asks_each or (access.ends_by_own_rule and protected),
         **_question_rows(access, listed, number, total),
         **({"one_user": pages.names_html(*user_ids)} if is_of_one else _users_asked_about(access, listed, number)),
@@ -304,7 +304,7 @@ def own_among(access: Access, matching: SessionQuerySet) -> list[OnlineSession]:
         return []
     if (found := matching.found_sids) is not None:
         return [session for session in own if session.sid in found]
-    if matching.session_filter.names_client:
+    if matching.session_filter.needs_search:
         return own if matching.filter(sid=access.own_sid).exists() else []
     return [session for session in own if user_ids is None or session.user_id in user_ids]
 

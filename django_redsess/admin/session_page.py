@@ -154,7 +154,12 @@ def hidden_fields(session: OnlineSession) -> list[Any]:
     """Return the fields that the page of this session leaves out because they would be empty."""
     page: PageData = session.page
     # A guest has no other sessions. The field of times has the first deadline.
-    hidden = {other_sessions: not session.user_id, deadlines: len(page.deadlines) < 2, last_sign_ins: page.past is None}
+    hidden = {
+        device_binding: page.details is None or page.details.bound_at is None,
+        other_sessions: not session.user_id,
+        deadlines: len(page.deadlines) < 2,
+        last_sign_ins: page.past is None,
+    }
     return [field for field, is_hidden in hidden.items() if is_hidden]
 
 
@@ -229,6 +234,20 @@ def deadlines(session: OnlineSession) -> str:
     return _lines(lines)
 
 
+@admin.display(description=gettext_lazy("bound to its device"))
+def device_binding(session: OnlineSession) -> str:
+    """Show when the session was bound to its user's device, and when the device has proved it last."""
+    details: online.Details | None = session.page.details
+    if details is None or details.bound_at is None or details.proved_at is None:
+        return ""
+    lines = [format_html(gettext("Since: {time}"), time=moment_html(details.bound_at))]
+    if details.proved_at > details.bound_at:
+        lines.append(format_html(gettext("Last proof: {time}"), time=moment_html(details.proved_at)))
+    else:
+        lines.append(format_html("{}", gettext("The device has not proved it again since.")))
+    return _lines(lines)
+
+
 @admin.display(description=gettext_lazy("viewed items"))
 def viewed_items(session: OnlineSession) -> str:
     """Show the viewed items, the newest first."""
@@ -260,9 +279,9 @@ def other_sessions(session: OnlineSession) -> str:
 
 def _other_row(access: Access, other: OnlineSession, may_end: bool) -> list[str]:
     browser, end = labels.or_not_stored(browser_name(other.user_agent)), ""
-    icon, own = device_icon(other.user_agent), pages.own_mark_html(other)
+    icon, marks = device_icon(other.user_agent), pages.own_mark_html(other) + pages.bound_mark_html(other)
     page = pages.link_html(page_url(access.request, access.site, other.sid), browser)
-    where = format_html("{}{}{}<br>{}", icon, page, own, pages.address_link_html(other, access.site))
+    where = format_html("{}{}{}<br>{}", icon, page, marks, pages.address_link_html(other, access.site))
     if may_end:
         # A screen reader may read the links without their rows.
         name = gettext("End: %(browser)s, %(address)s")
@@ -340,7 +359,7 @@ def _value_text(key: str, value: Any) -> str:
     return Truncator(text).chars(VALUE_MAX)
 
 
-SUMMARY: Any = (owner, origin, times, deadlines, viewed_items, other_sessions, last_sign_ins)
+SUMMARY: Any = (owner, origin, times, deadlines, device_binding, viewed_items, other_sessions, last_sign_ins)
 """The fields that a session's page shows first. The others are folded."""
 
 FIELDSETS: Any = (

@@ -35,10 +35,12 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
-from django_redsess.online.listing import SIDS_MAX, SessionFilter, moving_from
+from django_redsess.online.listing import SIDS_MAX, moving_from
 from django_redsess.online.samples import Present
+from django_redsess.online.session_filter import SessionFilter
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
+from django_redsess.session import binding
 from django_redsess.session.client import parse_network
 from django_redsess.session.store import session_of, user_id_of
 
@@ -95,6 +97,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         filters.StaffFilter,
         filters.BrowserFilter,
         filters.SystemFilter,
+        filters.DeviceBoundFilter,
         filters.UserFilter,
     )
     actions = ("end_selected",)
@@ -179,8 +182,12 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     def get_list_filter(self, request: HttpRequest) -> Any:
         # Django refuses a URL that names a filter which is not in this list.
-        may_see_users = users_admin(request, self.admin_site) is not None
-        return [each for each in super().get_list_filter(request) if may_see_users or each is not filters.StaffFilter]
+        hidden = set[Any]()
+        if users_admin(request, self.admin_site) is None:
+            hidden.add(filters.StaffFilter)
+        if binding.guard is None:
+            hidden.add(filters.DeviceBoundFilter)
+        return [each for each in super().get_list_filter(request) if each not in hidden]
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         return ("-last_seen_at",) if filters.orders_by_seen_only(request) else self.ordering
@@ -295,7 +302,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         """Show the browser, and the address as a link to its sessions, with its place."""
         browser, address = self.browser(session), self.address_link(session)
         if not (session.user_agent and session.address):
-            shown = browser if session.user_agent else address
+            shown = browser if session.user_agent else address + pages.bound_mark_html(session)
             return shown if session.user_agent or session.address else pages.labelled_html(gettext("where from"), shown)
         return format_html("<div>{}<br>{}</div>", browser, address)
 
@@ -306,9 +313,14 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("browser"))
     def browser(self, session: OnlineSession) -> str:
-        """Name the browser and its system, with a picture of the device, and the whole user agent on hover."""
+        """
+        Name the browser and its system, with a picture of the device, and the whole user agent on hover.
+
+        A mark follows if the session is bound to the device.
+        """
         name = pages.client_html(session.user_agent) or labels.or_not_stored("")
-        return format_html('<span title="{}">{}</span>', session.user_agent, name)
+        html = format_html('<span title="{}">{}</span>', session.user_agent, name)
+        return html + pages.bound_mark_html(session)
 
     @admin.display(description=gettext_lazy("signed in"), ordering="created_at")
     def signed_in(self, session: OnlineSession) -> str:

@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from django_redsess.online import blocking, ending, listing, samples, searching, statistics
 from django_redsess.online.ending import BulkEnding, end_all_of_users
-from django_redsess.online.listing import (
-    ClientFilters,
-    Guests,
-    Order,
-    Session,
-    SessionFilter,
-    filter_of,
-    sessions_of,
-)
+from django_redsess.online.listing import Order, Session, sessions_of
 from django_redsess.online.samples import Sample
 from django_redsess.online.searching import LookedThrough
+from django_redsess.online.session_filter import Guests, SearchFilters, SessionFilter, filter_of, seconds_of_active
 from django_redsess.online.statistics import Totals
 from django_redsess.session import notice, reading
+from django_redsess.session.binding import Binding, names_device
 from django_redsess.session.blocks import Block
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import sibling_stores
@@ -43,13 +37,16 @@ class Details:
 
     ``data`` is None if it can't be read. ``sizes`` has the bytes of each top-level value, serialized.
     ``django_deadline`` is Django's expiry date as stored. ``age_seconds`` is Django's expiry age, or 0 if the expiry
-    was set as a date.
+    was set as a date. ``bound_at`` is when the session was bound to its user's device, and ``proved_at`` the time of
+    the device's last proof: ``bound_at`` if it has given none since. Both are None for a session that is not bound.
     """
 
     data: dict[str, Any] | None
     sizes: dict[str, int]
     django_deadline: datetime
     age_seconds: float
+    bound_at: datetime | None = None
+    proved_at: datetime | None = None
 
 
 def _read_details(sid: str) -> Steps[Details | None]:
@@ -58,8 +55,10 @@ def _read_details(sid: str) -> Steps[Details | None]:
     loaded = yield from reading.read_session(sid)
     if loaded.record is None:
         return None
+    bound = list[datetime]()
     try:
         record = unpack(sid, loaded.record)
+        bound = _times_of(record.binding)
         serializer = serializer_named(record.serializer)()
         data = serializer.loads(record.data)
         sizes = {key: len(serializer.dumps(value)) for key, value in data.items()}
@@ -70,7 +69,14 @@ def _read_details(sid: str) -> Steps[Details | None]:
         log_unusable(sid, error)
         data, sizes = None, {}
     deadline, age = django_times(loaded.record)
-    return Details(data, sizes, time_of(deadline * 1000), age)
+    return Details(data, sizes, time_of(deadline * 1000), age, *bound)
+
+
+def _times_of(binding: bytes) -> list[datetime]:
+    if not names_device(binding):
+        return []
+    _, bound_at, proved_at, _ = Binding.unpack(binding)
+    return [time_of(bound_at), time_of(proved_at)]
 
 
 __all__ = [
@@ -121,7 +127,7 @@ def _list_sessions(session_filter: SessionFilter, offset: int, limit: int, order
     listing.check_page(session_filter, offset, order)
     by_seen = session_filter.only_by_seen or order in ("last_seen_at", "-last_seen_at")
     latest_first = order is None or order.startswith("-")
-    if not session_filter.names_client:
+    if not session_filter.needs_search:
         return (
             yield from listing.read_sessions(session_filter, offset, limit, by_seen=by_seen, latest_first=latest_first)
         )
@@ -139,7 +145,7 @@ def sessions(
     user_ids: Sequence[str] | None = None,
     guests: Guests = False,
     active_seconds: float | None = None,
-    **client: Unpack[ClientFilters],
+    **searched: Unpack[SearchFilters],
 ) -> list[Session]:
     """
     Return signed-in sessions: at most ``limit``, after skipping ``offset``.
@@ -154,15 +160,16 @@ def sessions(
     ``network`` keeps the sessions of an address or a network, such as ``"198.51.100.0/24"``. The beginning of an
     address is one, too: ``"198.51.100"``, ``"2001:db8:"``. ``browser`` is a browser, or the beginning of its name with
     its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system, such as ``"Windows"``. Case does
-    not matter. With any of these, only the newest 10 000 sessions are looked through, by sign-in or by last seen. See
-    :ref:`how far a search looks <looking>`.
+    not matter. ``device_bound`` keeps the sessions that are bound to a device, or with False those that are not. With
+    any of these, only the newest 10 000 sessions are looked through, by sign-in or by last seen. See :ref:`how far a
+    search looks <looking>`.
 
     Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
     ``network`` that is none. With several :confval:`PARTITIONS`, ``offset`` must be below 10 000, except for the
     sessions of one user. ``limit`` may be higher, and :attr:`OnlineSession.online
     <django_redsess.models.OnlineSession.online>` has all sessions one after the other.
     """
-    return drive(_list_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
+    return drive(_list_sessions(filter_of(user_ids, guests, active_seconds, **searched), offset, limit, order))
 
 
 async def asessions(
@@ -173,10 +180,10 @@ async def asessions(
     user_ids: Sequence[str] | None = None,
     guests: Guests = False,
     active_seconds: float | None = None,
-    **client: Unpack[ClientFilters],
+    **searched: Unpack[SearchFilters],
 ) -> list[Session]:
     """Async variant of :func:`sessions`."""
-    return await adrive(_list_sessions(filter_of(user_ids, guests, active_seconds, **client), offset, limit, order))
+    return await adrive(_list_sessions(filter_of(user_ids, guests, active_seconds, **searched), offset, limit, order))
 
 
 def of_user(user: AbstractBaseUser, *, limit: int = 100) -> list[Session]:
@@ -236,8 +243,8 @@ def _count_sessions(session_filter: SessionFilter, *, active: bool) -> Steps[int
     if active:
         if session_filter.active_seconds is not None:
             raise ValueError("active and active_seconds can't be given together.")
-        session_filter = session_filter._replace(active_seconds=listing.seconds_of_active())
-    if session_filter.names_client:
+        session_filter = session_filter._replace(active_seconds=seconds_of_active())
+    if session_filter.needs_search:
         return (yield from searching.find_matching(session_filter)).count
     return (yield from listing.count_in_lists(session_filter))
 
@@ -248,17 +255,20 @@ def count(
     guests: Guests = False,
     active: bool = False,
     active_seconds: float | None = None,
-    **client: Unpack[ClientFilters],
+    **searched: Unpack[SearchFilters],
 ) -> int:
     """
     Return how many sessions match. Arguments and errors are those of :func:`sessions`, and one more.
+
+    For a dashboard, ``count(device_bound=True)`` is how many of the newest 10 000 are bound to a device, and
+    ``count(device_bound=False)`` how many are not.
 
     ``active`` counts only those that were seen in the last five minutes. It allows for the rounding of the time at
     which a session was seen: up to ``TOUCH_INTERVAL``, for which ``active_seconds=300`` would miss some. With both
     ``user_ids`` and ``active`` or ``active_seconds``, only the latest sign-ins are counted: at most 5 000 of each
     partition. Raises ValueError for ``active`` together with ``active_seconds``, too.
     """
-    return drive(_count_sessions(filter_of(user_ids, guests, active_seconds, **client), active=active))
+    return drive(_count_sessions(filter_of(user_ids, guests, active_seconds, **searched), active=active))
 
 
 async def acount(
@@ -267,10 +277,10 @@ async def acount(
     guests: Guests = False,
     active: bool = False,
     active_seconds: float | None = None,
-    **client: Unpack[ClientFilters],
+    **searched: Unpack[SearchFilters],
 ) -> int:
     """Async variant of :func:`count`."""
-    return await adrive(_count_sessions(filter_of(user_ids, guests, active_seconds, **client), active=active))
+    return await adrive(_count_sessions(filter_of(user_ids, guests, active_seconds, **searched), active=active))
 
 
 def details(sid: str) -> Details | None:
@@ -336,16 +346,17 @@ def end_in_batches(
     guests: Guests = False,
     keep: Collection[str] = (),
     message: str = "",
-    **client: Unpack[ClientFilters],
+    **searched: Unpack[SearchFilters],
 ) -> Iterator[EndedList]:
     """
     End all signed-in sessions, or those that match, and yield the ended ones in lists of up to 250.
 
-    ``user_ids``, ``guests``, ``network``, ``browser`` and ``system`` are as in :func:`sessions`. A search ends the
-    sessions that it finds there. ``keep`` are the sids of sessions that stay. ``message`` is as in :func:`end`. The
-    first iteration raises ValueError for too many users, a longer message, or a ``network`` that is none.
+    ``user_ids``, ``guests``, ``network``, ``browser``, ``system`` and ``device_bound`` are as in :func:`sessions`. A
+    search ends the sessions that it finds there. ``keep`` are the sids of sessions that stay. ``message`` is as in
+    :func:`end`. The first iteration raises ValueError for too many users, a longer message, or a ``network`` that is
+    none.
     """
-    work = BulkEnding(filter_of(user_ids, guests, **client), message=notice.check_message(message), keep=keep)
+    work = BulkEnding(filter_of(user_ids, guests, **searched), message=notice.check_message(message), keep=keep)
     while not work.done:
         yield drive(work.ending_batch())
 

@@ -8,15 +8,9 @@ from itertools import chain
 
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
-from django_redsess.online.listing import (
-    Session,
-    SessionFilter,
-    lists_of,
-    read_list_rows,
-    sessions_of,
-    sids_of,
-)
+from django_redsess.online.listing import Session, lists_of, read_list_rows, sessions_of, sids_of
 from django_redsess.online.searching import find_matching
+from django_redsess.online.session_filter import SessionFilter
 from django_redsess.session import binding, messages, notice, operations
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.other_store import EndBefore, OtherStore, other_store, stores_of_site
@@ -82,13 +76,13 @@ class BulkEnding:
         self._message = message if reason is Reason.KICKED else ""
         self._ending = Ending(reason, message, latest, since, keep, keep_users, self.confirmation, user_of_request())
         self._walk: _SearchWalk | _ListWalk
-        if session_filter.names_client:
+        if session_filter.needs_search:
             self._walk = _SearchWalk(session_filter, self._end_by_sid, by_seen=by_seen, limit=limit)
         else:
             end_by_sid = None if choose is None else self._end_by_sid
             self._walk = _ListWalk(session_filter, self._ending, end_by_sid, position)
         # The sessions of another engine can't be listed: they can only be ended as a whole.
-        ends_whole = not session_filter.names_client and seconds is None and choose is None
+        ends_whole = not session_filter.needs_search and seconds is None and choose is None
         self._other_store = other_store() if ends_whole else None
 
     @property

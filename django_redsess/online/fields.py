@@ -103,6 +103,7 @@ SESSION = (
         for_staff=True,
     ),
     Field("newest_item", str | None, "The item that the session has viewed last.", "newest_item"),
+    Field("device_bound", bool, "Whether the session is bound to its user's device.", "device_bound"),
 )
 """The fields of a live session."""
 

@@ -16,10 +16,11 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from django_redsess.conf import conf
-from django_redsess.session.client import Client, require_network
+from django_redsess.online.session_filter import SessionFilter
+from django_redsess.session.binding import names_device
+from django_redsess.session.client import Client
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import other_store, sibling_stores
 from django_redsess.session.record import RecordError, log_left_out, stored_client, unpack
@@ -30,9 +31,6 @@ from django_redsess.transport.partitions import EntryLists, Scored, ask_each, ba
 from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, drive, in_store, ms_in, time_of
 
 logger = logging.getLogger("django.security.SuspiciousSession")
-
-ACTIVE_SECONDS = 300
-"""A session that was seen in the last so many seconds is active."""
 
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
@@ -52,83 +50,7 @@ CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 SIZE_STEP = 1024
 """In bytes. Sizes are rounded up to whole steps."""
 
-Guests = bool | Literal["only"]
-
 Order = Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"]
-
-
-def seconds_of_active() -> float:
-    """Return the ``active_seconds`` of a filter that keeps active sessions."""
-    # The time when a session was seen is rounded down to TOUCH_INTERVAL.
-    return ACTIVE_SECONDS + conf.TOUCH_INTERVAL
-
-
-class ClientFilters(TypedDict, total=False):
-    """The filters by client: the sender of the request that last saved a session."""
-
-    network: str | None
-    browser: str | None
-    system: str | None
-
-
-class SessionFilter(NamedTuple):
-    """
-    Which sessions to list, count or end. Without arguments: all signed-in sessions.
-
-    ``user_ids`` keeps the sessions of these users: primary keys as text, at most 1 000. ``guests`` adds guests'
-    sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``. ``active_seconds`` keeps the sessions
-    that were seen in the last so many seconds. ``network``, ``browser`` and ``system`` are about the request that last
-    saved the session: see :func:`django_redsess.online.sessions`.
-    """
-
-    user_ids: tuple[str, ...] | None = None
-    guests: Guests = False
-    active_seconds: float | None = None
-    network: str | None = None
-    browser: str | None = None
-    system: str | None = None
-
-    @property
-    def names_client(self) -> bool:
-        """Whether the filter is about networks, browsers or systems. No list has these."""
-        return not (self.network is None and self.browser is None and self.system is None)
-
-    @property
-    def of_any_client(self) -> SessionFilter:
-        """The same filter without network, browser and system."""
-        return self._replace(network=None, browser=None, system=None)
-
-    @property
-    def only_by_seen(self) -> bool:
-        """Whether the only possible order is by last seen."""
-        return self.active_seconds is not None or (self.guests and self.user_ids is None)
-
-    def has_all_of(self, user_id: str) -> bool:
-        """Tell whether all sessions of this user match."""
-        some_only = self.names_client or self.active_seconds is not None
-        return not some_only and (self.guests != "only" if self.user_ids is None else user_id in self.user_ids)
-
-    def has_list(self, *, by_seen: bool) -> bool:
-        """Tell whether sorted sets have the sessions in this order. Then a page is read by rank."""
-        return self.user_ids is None or (len(self.user_ids) == 1 and not (by_seen or self.active_seconds))
-
-
-def filter_of(
-    user_ids: Sequence[str] | None,
-    guests: Guests = False,
-    active_seconds: float | None = None,
-    **client: Unpack[ClientFilters],
-) -> SessionFilter:
-    """Return a filter. Raises ValueError as :func:`django_redsess.online.sessions` does, except for too many users."""
-    if isinstance(user_ids, str):
-        raise ValueError("user_ids must be a list of ids, not a text.")
-    if active_seconds is not None and not active_seconds >= 0:
-        raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
-    if guests == "only" and user_ids is not None:
-        raise ValueError("user_ids can't be given with guests='only': guests are not users.")
-    if (network := client.get("network")) is not None:
-        client["network"] = require_network(network).text
-    return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds, **client)
 
 
 class ListRow(NamedTuple):
@@ -500,7 +422,8 @@ class Session:
     ``TOUCH_INTERVAL``. ``expires_at`` is the deadline. All times are aware, in UTC. ``address`` and ``user_agent`` are
     those of the request that last saved the session, ``""`` if unknown. ``size`` is the size of the data before
     compression, in bytes, rounded up to whole KiB (1024 bytes); None for an unreadable record. ``newest_item`` is the
-    item that the session viewed last, or ``""``.
+    item that the session viewed last, or ``""``. ``device_bound`` tells whether the session is bound to its user's
+    device; False for an unreadable record.
     """
 
     sid: str
@@ -512,6 +435,7 @@ class Session:
     user_agent: str
     size: int | None
     newest_item: str
+    device_bound: bool
 
 
 def rounded_size(size: int) -> int:
@@ -536,13 +460,14 @@ def sessions_of(rows: Iterable[ListRow], user_ids: Collection[str] | None = None
                 raise RecordError("it is in the list of a user whose it is not")
             user_id, (address, user_agent) = record.user_id, stored_client(record)
             size = rounded_size(len(record.data))
+            is_bound = names_device(record.binding)
         except (RecordError, KeyMissing) as error:
             log_left_out(sid, error)
             if owners is not None:
                 continue
-            user_id, (address, user_agent), size = "", Client(), None
+            user_id, (address, user_agent), size, is_bound = "", Client(), None, False
         times = (created_at, last_seen_at, expires_at)
-        found.append(Session(sid, user_id, *times, address, user_agent, size, newest_item))
+        found.append(Session(sid, user_id, *times, address, user_agent, size, newest_item, is_bound))
     return found
 
 
@@ -576,7 +501,7 @@ def iterate_pages(
     session_filter: SessionFilter, order: Order | None, *, offset: int = 0, limit: int | None = None
 ) -> Iterator[list[Session]]:
     """
-    Yield all sessions of a list in pages, or up to ``limit``. ``session_filter`` names no client.
+    Yield all sessions of a list in pages, or up to ``limit``. ``session_filter`` needs no search.
 
     Only the first page goes by ``offset``. The others go by the position of the last session: whatever ends meanwhile,
     no other session is left out. Raises ValueError as :func:`django_redsess.online.sessions` does.
@@ -607,7 +532,7 @@ def page_after(
 
     It is None if no others come. The sessions after a position are the same, though sessions come and go elsewhere in
     the list. First ends up to 200 due sessions of each partition. If users' lists have to be sorted, at most the latest
-    5 000 sign-ins of each partition can be reached. ``session_filter`` names no client.
+    5 000 sign-ins of each partition can be reached. ``session_filter`` needs no search.
     """
     rows, last = drive(_read_after(session_filter, position, limit, by_seen=by_seen, latest_first=latest_first))
     return sessions_of(rows, session_filter.user_ids), last

@@ -1,9 +1,9 @@
 """
-Searching by network, browser and operating system.
+Searching by network, browser and operating system, and by whether a session is bound to a device.
 
-No list has addresses, browsers and systems, so the newest sessions are looked through. Of each, the server sends the
-first bytes of its record, which tell who sent the last request. Only of those that match is the seal checked. An
-encrypted record tells it only when it is read whole and decrypted.
+No list has these, so the newest sessions are looked through. Of each, the server sends the first bytes of its record,
+which tell who sent the last request, and whether the session is bound. Only of those that match is the seal checked. An
+encrypted record tells the sender only when it is read whole and decrypted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from django_redsess.clock import monotonic
 from django_redsess.online.browsers import is_browser, is_system
 from django_redsess.online.listing import (
     Session,
-    SessionFilter,
     count_in_lists,
     lists_of,
     milliseconds,
@@ -28,9 +27,11 @@ from django_redsess.online.listing import (
     sessions_of,
     sids_of,
 )
+from django_redsess.online.session_filter import SessionFilter
+from django_redsess.session.binding import names_device
 from django_redsess.session.client import require_network, unpack_client
 from django_redsess.session.encryption import KeyMissing
-from django_redsess.session.record import RecordError, checked, client_in, is_encrypted, unpack
+from django_redsess.session.record import RecordError, binding_id_in, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, is_sid
 from django_redsess.transport.partitions import EntryLists, Scored, batches, merged, together
@@ -42,14 +43,15 @@ PACKED_CLIENT_MAX = 400
 IPV4_BYTES, IPV6_BYTES = 4, 16
 
 
-class ClientMatcher:
+class SearchMatcher:
     """
-    The network, the browser and the system that a search asks for.
+    The network, the browser, the system and the binding that a search asks for.
 
     Raises ValueError if the filter's network is none.
     """
 
     def __init__(self, session_filter: SessionFilter) -> None:
+        self.names_client, self.device_bound = session_filter.names_client, session_filter.device_bound
         self.network = None if session_filter.network is None else require_network(session_filter.network)
         self.browser, self.system = session_filter.browser, session_filter.system
         if self.network is not None:
@@ -60,9 +62,19 @@ class ClientMatcher:
         # By packed user agent: whether it matches. No packed user agent is the beginning of another.
         self._agents: dict[bytes, bool] = {}
 
-    def matches(self, address: str, user_agent: str) -> bool:
+    def matches(self, session: Session) -> bool:
+        """Tell whether the search asks for this session."""
+        return self.device_bound in (None, session.device_bound) and self.matches_client(
+            session.address, session.user_agent
+        )
+
+    def matches_client(self, address: str, user_agent: str) -> bool:
         """Tell whether the search asks for sessions of this client."""
         return (self.network is None or self.network.has(address)) and self._has_agent(user_agent)
+
+    def matches_header(self, record: bytes) -> bool:
+        """Tell whether the search asks for a session with this packed record, of which the header is enough."""
+        return bool(record) and self.device_bound in (None, names_device(binding_id_in(record)))
 
     def matches_packed(self, client: bytes) -> bool:
         """
@@ -125,7 +137,7 @@ class LookedThrough:
 class SearchResult:
     """The sessions that a search has found: ``sids``, the latest first."""
 
-    def __init__(self, matcher: ClientMatcher, sids: Sequence[str], looked_through: LookedThrough) -> None:
+    def __init__(self, matcher: SearchMatcher, sids: Sequence[str], looked_through: LookedThrough) -> None:
         self.matcher, self.sids, self.looked_through = matcher, sids, looked_through
         self.count = len(sids)
 
@@ -147,7 +159,7 @@ class SearchResult:
     def _read_matching(self, sids: Sequence[str]) -> Steps[list[Session]]:
         found = sessions_of((yield from read_list_rows(sids, due_too=True)))
         # A session may have got another address or browser since the search.
-        return [session for session in found if self.matcher.matches(session.address, session.user_agent)]
+        return [session for session in found if self.matcher.matches(session)]
 
 
 def search(session_filter: SessionFilter, *, by_seen: bool = False) -> SearchResult:
@@ -161,7 +173,7 @@ def find_matching(session_filter: SessionFilter, *, by_seen: bool = False) -> St
 
     First ends up to 200 due sessions of each partition. Raises ValueError if the filter's network is none.
     """
-    matcher, base = ClientMatcher(session_filter), session_filter.of_any_client
+    matcher, base = SearchMatcher(session_filter), session_filter.without_search
     newest = _newest_sids if base.user_ids is None else _newest_sids_of_users
     sids, is_all = yield from newest(base, by_seen=by_seen or base.only_by_seen)
     matches, looked = yield from _look_through(sids, matcher, base.user_ids)
@@ -234,7 +246,7 @@ def _newest_sids_of_users(base: SessionFilter, *, by_seen: bool) -> Steps[tuple[
 
 
 def _look_through(
-    sids: Sequence[str], matcher: ClientMatcher, user_ids: Collection[str] | None
+    sids: Sequence[str], matcher: SearchMatcher, user_ids: Collection[str] | None
 ) -> Steps[tuple[list[str], int]]:
     """Return the sids that match, and how many were looked through: fewer than all if it takes too long."""
     matches, looked, unusable, until = list[str](), 0, 0, monotonic() + LOOKED_SECONDS
@@ -254,7 +266,7 @@ def _look_through(
     return matches, looked
 
 
-def _read_likely(sids: Sequence[str], matcher: ClientMatcher, until: float) -> Steps[tuple[dict[str, bytes], int]]:
+def _read_likely(sids: Sequence[str], matcher: SearchMatcher, until: float) -> Steps[tuple[dict[str, bytes], int]]:
     """
     Return the records that match, whole and unchecked, and how many were looked at.
 
@@ -272,18 +284,20 @@ def _read_likely(sids: Sequence[str], matcher: ClientMatcher, until: float) -> S
 
 
 def _likely(
-    records: Mapping[str, bytes], matcher: ClientMatcher, until: float, *, cut_to: int | None
+    records: Mapping[str, bytes], matcher: SearchMatcher, until: float, *, cut_to: int | None
 ) -> tuple[dict[str, bytes], int]:
     """
     Return the ``records`` that match, unchecked, and how many were looked at: at least the first few.
 
-    A record that was cut and is encrypted counts as a match: it can't be decrypted before it is whole.
+    A record that was cut and is encrypted counts as one of the client: it can't be decrypted before it is whole.
     """
     found: dict[str, bytes] = {}
     for number, (sid, record) in enumerate(records.items()):
         if number and number % TIMED_AT_ONCE == 0 and monotonic() > until:
             return found, number
-        if len(record) == cut_to and is_encrypted(record):
+        if not matcher.matches_header(record):
+            continue
+        if not matcher.names_client or (len(record) == cut_to and is_encrypted(record)):
             found[sid] = record
             continue
         try:

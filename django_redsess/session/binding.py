@@ -55,6 +55,11 @@ YET_TO_BE_BOUND = Binding(bytes(ID_SIZE), 0, 0, b"").pack()
 """In place of a binding: the session must be bound soon, or the guard does not admit its requests any more."""
 
 
+def names_device(binding: bytes) -> bool:
+    """Return whether a packed binding, or its id, is one to a device: False for ``b""`` and ``YET_TO_BE_BOUND``."""
+    return binding[:ID_SIZE] not in (b"", YET_TO_BE_BOUND[:ID_SIZE])
+
+
 class Guard(Protocol):
     """What decides whether a request may open a session that has a binding."""
 

@@ -309,6 +309,14 @@ def is_bound(record: bytes) -> bool:
     return record[:1] == FORMAT and len(record) > LENGTH_AT and record[HOW_AT] & BOUND > 0
 
 
+def binding_id_in(record: bytes) -> bytes:
+    """Return the id of the binding in a packed record, of which the header is enough. The seal is not checked."""
+    if not is_bound(record):
+        return b""
+    at = USER_ID_AT + record[LENGTH_AT] + LOGIN_SIZE
+    return record[at : at + ID_SIZE]
+
+
 def is_encrypted(record: bytes) -> bool:
     """Return whether a packed record is encrypted."""
     return record[:1] == FORMAT and len(record) > LENGTH_AT and record[HOW_AT] & ENCRYPTED > 0

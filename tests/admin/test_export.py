@@ -85,6 +85,7 @@ def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, ne
         "is_current": False,
         "size": found.size,
         "newest_item": "lamp",
+        "device_bound": False,
     }
     assert datetime.fromisoformat(row["last_seen_at"]).utcoffset() is not None
     of_csv = as_csv(admin_client, "?q=alice")

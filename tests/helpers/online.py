@@ -9,7 +9,8 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess.backend import SessionStore
 from django_redsess.signals import EndedSession
 from django_redsess.transport.cluster_map import Cluster
-from tests.helpers.store import Notice, operations, pool
+from tests.helpers.admin_pages import milliseconds_ago
+from tests.helpers.store import Binding, Notice, operations, pool
 
 NewSession = Callable[..., SessionStore]
 
@@ -23,6 +24,13 @@ def sign_in(new_session: NewSession, *users: str) -> list[str]:
         threading.Event().wait(0.1 if isinstance(pool(), Cluster) else 0.002)
         sids.append(new_session(user).sid)
     return sids
+
+
+def bind_to_device(key: str, *, proved_ms: int = 0, binding: Binding | None = None) -> None:
+    """Bind the session with this key to a device, which has proved it again ``proved_ms`` later, if that is not 0."""
+    session, at = SessionStore(key), milliseconds_ago(0)
+    session.bind(binding or Binding(b"a device", at, at + proved_ms, bytes(33)))
+    session.save()
 
 
 def notice_of(session: SessionStore) -> Notice:

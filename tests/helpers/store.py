@@ -18,6 +18,7 @@ import redis as redis_py
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
 from django_redsess.session import binding, blocks, operations, reading
+from django_redsess.session.binding import YET_TO_BE_BOUND, Binding
 from django_redsess.session.client import Client, pack_client
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.encryption import decrypted
@@ -45,6 +46,8 @@ __all__ = [
     "AGENTS",
     "REFUSE",
     "WINDOW_BITS",
+    "YET_TO_BE_BOUND",
+    "Binding",
     "Client",
     "Keyspace",
     "Limit",

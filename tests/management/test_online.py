@@ -21,7 +21,7 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.management.commands import online as online_command
 from django_redsess.online import listing, searching
 from testproject import servers
-from tests.helpers.online import sign_in
+from tests.helpers.online import bind_to_device, sign_in
 from tests.helpers.outages import caches
 from tests.helpers.store import Client as Visitor
 from tests.helpers.store import Visit, make_due, make_seen, note, now_of
@@ -232,6 +232,7 @@ def test_json_has_every_detail(users, new_session) -> None:
         "device": "Firefox 145 on Linux",
         "place": "",
         "newest_item": "lamp",
+        "device_bound": False,
     }
 
 
@@ -298,6 +299,23 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
     assert names("--browser", "firefox 145", "--user", "alice") == names("--system", "linux") == ["alice"]
     assert run("--browser", "opera") == ["There is no such session."]
     assert run("--network", "198.51.100.0/24", "--browser", "opera", "--csv") == run("--user", "carol", "--csv") != []
+
+
+def test_sessions_that_are_bound_to_a_device_are_listed_and_the_others(users, new_session) -> None:
+    for name in ("alice", "bob"):
+        session = new_session(str(users[name].pk))
+        if name == "alice":
+            bind_to_device(session.session_key)
+    assert names("--device-bound") == names("--device-bound", "yes") == ["alice"]
+    assert names("--device-bound", "no") == ["bob"]
+    assert {row["user"]: row["device_bound"] for row in rows()} == {"alice": True, "bob": False}
+    assert {row["user"]: row["device_bound"] for row in csv.DictReader(run("--csv"))} == {
+        "alice": "True",
+        "bob": "False",
+    }
+    assert run("--device-bound", "--browser", "opera") == ["There is no such session."]
+    with pytest.raises(CommandError, match="--id and --device-bound can't be given together"):
+        run("--id", str(session.sid), "--device-bound")
 
 
 def test_how_far_a_search_looked_is_said(users, new_session, monkeypatch) -> None:

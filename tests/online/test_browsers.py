@@ -15,8 +15,8 @@ from django_redsess.online.browsers import (
     known_client,
     system_of,
 )
-from django_redsess.online.listing import SessionFilter
-from django_redsess.online.searching import ClientMatcher
+from django_redsess.online.searching import SearchMatcher
+from django_redsess.online.session_filter import SessionFilter
 from tests.helpers.store import AGENTS, WINDOW_BITS, Client, pack_client
 
 pytestmark = pytest.mark.unit
@@ -82,16 +82,16 @@ ADDRESSES = ["", "198.51.100.7", "198.51.101.7", "2001:db8::7", "2001:db8:1::c63
 def test_packed_clients_are_told_as_unpacked_ones(network: str | None, asked: dict[str, str]) -> None:
     if network is None and not asked:
         asked = {"browser": "Firefox"}
-    wanted = ClientMatcher(SessionFilter(network=network, **asked))
+    wanted = SearchMatcher(SessionFilter(network=network, **asked))
     for agent in (*KNOWN, CHROME):
         for address in ADDRESSES:
             packed = pack_client(Client(address, agent))
-            assert wanted.matches_packed(packed) == wanted.matches(address, agent), (address, agent)
+            assert wanted.matches_packed(packed) == wanted.matches_client(address, agent), (address, agent)
 
 
 def test_forged_clients_match_nothing_and_raise_nothing() -> None:
     whole = pack_client(Client("198.51.100.7", CHROME))
-    for wanted in (ClientMatcher(SessionFilter(browser="Chrome")), ClientMatcher(SessionFilter(system="Windows"))):
+    for wanted in (SearchMatcher(SessionFilter(browser="Chrome")), SearchMatcher(SessionFilter(system="Windows"))):
         for forged in (b"\xff", b"\0", whole[1:], whole[:4], whole + b"123", bytes(1000), b"7" * 40, inflating()):
             assert not wanted.matches_packed(forged)
 

@@ -1,7 +1,7 @@
 """Who is online, as the public functions tell it, and ending sessions with them. Pages in depth: test_queries.py."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,10 +11,23 @@ from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.online import listing
-from django_redsess.online.listing import SessionFilter, iterate_pages
+from django_redsess.online.listing import iterate_pages
+from django_redsess.online.session_filter import SessionFilter
 from django_redsess.signals import EndedSession, Reason
-from tests.helpers.online import notice_of, sign_in
-from tests.helpers.store import Client, Visit, dump, have_agreed, keyspace, make_due, make_older, stored, text_of
+from tests.helpers.online import bind_to_device, notice_of, sign_in
+from tests.helpers.store import (
+    YET_TO_BE_BOUND,
+    Binding,
+    Client,
+    Visit,
+    dump,
+    have_agreed,
+    keyspace,
+    make_due,
+    make_older,
+    stored,
+    text_of,
+)
 
 pytestmark = [pytest.mark.usefixtures("partitions"), pytest.mark.both_servers, pytest.mark.on_cluster]
 
@@ -49,6 +62,7 @@ def test_a_session_tells_what_is_known_of_it(redis, new_session) -> None:
     viewed.record(session, "vase")
     found = online.get(session.sid)
     assert (found.sid, found.user_id, found.newest_item) == (session.sid, "7", "vase")
+    assert found.device_bound is False
     assert (found.address, found.user_agent) == ("192.0.2.1", "Mozilla")
     assert found.size == 1024
     assert found.created_at == found.last_seen_at == found.expires_at - timedelta(days=14)
@@ -167,6 +181,20 @@ def test_a_record_that_was_tampered_with_shows_no_details(redis, new_session, ca
     assert (details.data, details.sizes) == (None, {})
     assert details.age_seconds == 14 * 24 * 3600
     assert "is not usable" in caplog.text
+
+
+def test_details_of_a_bound_session_say_when_it_was_bound_and_proved(redis, new_session) -> None:
+    session = new_session("7")
+    assert (found := online.details(session.sid)) is not None
+    assert (found.bound_at, found.proved_at) == (None, None)
+    bind_to_device(session.session_key, binding=Binding.unpack(YET_TO_BE_BOUND))
+    assert (found := online.details(session.sid)) is not None
+    assert (found.bound_at, found.proved_at) == (None, None)
+    bind_to_device(session.session_key, binding=Binding(b"a device", 1_900_000_000_000, 1_900_000_300_000, bytes(33)))
+    assert (found := online.details(session.sid)) is not None
+    assert (found.bound_at, found.proved_at) == tuple(
+        datetime.fromtimestamp(at, UTC) for at in (1_900_000_000, 1_900_000_300)
+    )
 
 
 def test_details_are_data_sizes_and_the_deadline_that_was_written(redis, new_session) -> None:

@@ -1,4 +1,4 @@
-"""Searching by network, browser and operating system, and ending what is found."""
+"""Searching by network, browser, operating system and binding to a device, and ending what is found."""
 
 from collections.abc import Callable
 from os import urandom
@@ -12,6 +12,8 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import searching
 from django_redsess.online.searching import LookedThrough
 from tests.helpers.store import (
+    YET_TO_BE_BOUND,
+    Binding,
     Client,
     Record,
     Visit,
@@ -31,6 +33,7 @@ CHROME = (
 )
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 WEEK = 7 * 24 * 3600
+BOUND = Binding(b"12345678", 1, 1, bytes(33)).pack()
 
 
 @pytest.fixture
@@ -39,13 +42,13 @@ def arrive(redis) -> Callable[..., str]:
     reading.read_time().run()  # Agrees on the number of partitions.
     start, arrived = int(redis.time()[0]) - 10_000, 0
 
-    def arrive(address: str = "", user_agent: str = "", user: str = "") -> str:
+    def arrive(address: str = "", user_agent: str = "", user: str = "", binding: bytes = b"") -> str:
         nonlocal arrived
         arrived += 1
         sid = sid_of(new_key(bucket_of_user(user) if user else None))
         partition, at = keyspace().of_sid(sid), (start + arrived) * 1000
         client = pack_client(Client(address, user_agent))
-        record = Record(user, at if user else 0, start + WEEK, WEEK, client, b"{}")
+        record = Record(user, at if user else 0, start + WEEK, WEEK, client, b"{}", binding=binding)
         redis.hset(partition.login, sid, pack(sid, record))
         redis.zadd(partition.expire, {sid: (start + WEEK) * 1000})
         redis.zadd(partition.recent if user else partition.guests, {sid: at})
@@ -90,6 +93,23 @@ def test_a_search_by_browser_or_system_finds_those_with_it(arrive) -> None:
     assert found(browser="Firefox", user_ids=["1", "2"]) == [other]
 
 
+def test_a_search_tells_bound_sessions_from_the_others(arrive) -> None:
+    bound, long = arrive("198.51.100.7", CHROME, "1", BOUND), arrive("", "", "9" * 255, BOUND)
+    required = arrive("198.51.100.7", CHROME, "1", YET_TO_BE_BOUND)
+    plain, guest = arrive("198.51.100.9", FIREFOX, "2"), arrive("198.51.100.7", CHROME)
+    assert found(device_bound=True) == found(device_bound=True, guests=True) == [long, bound]
+    assert found(device_bound=False, order="created_at") == [required, plain]
+    assert found(device_bound=False, guests=True) == [guest, plain, required]
+    assert found(device_bound=True, browser="chrome") == found(device_bound=True, user_ids=["1"]) == [bound]
+    assert found(device_bound=False, network="198.51.100.7") == [required]
+    assert found(device_bound=True, guests="only") == found(device_bound=True, network="198.51.100.9") == []
+    assert {each.sid for each in online.sessions() if each.device_bound} == {bound, long}
+    assert [each.device_bound for each in online.find([bound, plain, required, guest])] == [True, False, False, False]
+    ended = online.end_in_batches(device_bound=False, guests=True)
+    assert {each.sid for batch in ended for each in batch} == {plain, required, guest}
+    assert found() == [long, bound]
+
+
 def test_guests_are_searched_when_they_are_asked_for(arrive) -> None:
     user, guest = arrive("198.51.100.7", CHROME, "1"), arrive("198.51.100.7", CHROME)
     assert found(network="198.51.100.7") == [user]
@@ -131,6 +151,18 @@ def test_a_queryset_searches_and_tells_how_far(arrive, sent) -> None:
     assert [row.sid for row in rows.of_browser("firefox").filter(sid__in=[one, other])] == [other]
     assert rows.of_users(["1"]).get().sid == one
     assert list(rows.only_guests()) == list(rows.of_users(["1"]).only_guests()) == []
+
+
+@pytest.mark.django_db
+def test_a_queryset_keeps_bound_sessions_or_the_others(arrive) -> None:
+    bound, plain = arrive("198.51.100.7", CHROME, "1", BOUND), arrive("198.51.100.7", CHROME, "1")
+    rows = OnlineSession.online.of_users(["1"])
+    assert [row.sid for row in rows.device_bound()] == [bound]
+    assert [row.sid for row in rows.device_bound(is_bound=False)] == [plain]
+    assert [row.sid for row in rows.device_bound().filter(sid__in=[bound, plain])] == [bound]
+    assert [row.sid for row in rows.device_bound().of_browser("chrome").device_bound()] == [bound]
+    # A site's list may have one of them. A filter of the page can only narrow it.
+    assert list(rows.device_bound().device_bound(is_bound=False)) == []
 
 
 @pytest.mark.django_db

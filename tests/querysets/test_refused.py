@@ -25,7 +25,16 @@ WORK = {
     SESSIONS: {
         *BOTH_DO,
         *("reverse", "last", "of_users", "with_guests", "only_guests", "active", "marked_for"),
-        *("of_network", "of_browser", "of_system", "looked_through", "rows_of", "rows_after", "in_pages"),
+        *(
+            "of_network",
+            "of_browser",
+            "of_system",
+            "device_bound",
+            "looked_through",
+            "rows_of",
+            "rows_after",
+            "in_pages",
+        ),
         "resolve_expression",
     },
     ITEMS: {*BOTH_DO, "of_entries", "resolving"},

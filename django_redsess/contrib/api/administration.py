@@ -141,7 +141,7 @@ def list_user_sessions(request: Any, id: Path[UserId], asked: Query[UserSessions
 
 
 def _session_list(request: Any, asked: UserSessionsQuery, matching: SessionQuerySet, about: str = "") -> dict[str, Any]:
-    if matching.sids is None and matching.session_filter.names_client:
+    if matching.sids is None and matching.session_filter.needs_search:
         return _search_list(request, asked, matching)
     position = asked.read_cursor(2, about)
     page = read_visible_page(
@@ -241,6 +241,8 @@ def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
         found = found.of_browser(asked.browser)
     if asked.system:
         found = found.of_system(asked.system)
+    if asked.device_bound:
+        found = found.device_bound(is_bound=asked.device_bound == "true")
     found = _ordered_sessions(asked, found)
     if asked.q:
         found, _ = request.access.admin.get_search_results(request, found, asked.q)

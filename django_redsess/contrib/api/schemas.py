@@ -139,6 +139,9 @@ class SessionsQuery(UserSessionsQuery, OfUsers):
     network: Searched = Field("", description="Of an address, or of a network such as `198.51.100.0/24`.")
     browser: Searched = Field("", description="Of a browser, such as `Firefox` or `Firefox 140`.")
     system: Searched = Field("", description="Of an operating system, such as `Windows`.")
+    device_bound: Literal["true", "false"] | None = Field(
+        None, description="`true`: bound to a device only. `false`: only those that are not."
+    )
 
 
 class EndQuery(Query):

@@ -36,17 +36,10 @@ from django_redsess.online import Session, fields, labels
 from django_redsess.online.browsers import browser_name
 from django_redsess.online.fields import ExportedRow, csv_row, exported_row
 from django_redsess.online.labels import known_server_time, printable
-from django_redsess.online.listing import (
-    ROWS_MAX,
-    USERS_MAX,
-    filter_of,
-    iterate_pages,
-    moving_from,
-    rows_end,
-    seconds_of_active,
-)
+from django_redsess.online.listing import ROWS_MAX, USERS_MAX, iterate_pages, moving_from, rows_end
 from django_redsess.online.samples import count_evicted
 from django_redsess.online.searching import LookedThrough, search
+from django_redsess.online.session_filter import filter_of, seconds_of_active
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.client import parse_network
 from django_redsess.session.store import user_id_of
@@ -149,7 +142,7 @@ LIMIT = 50
 
 ORDERS = get_args(online.Order)
 
-FILTERS = ("user", "search", "staff", "active", "network", "browser", "system")
+FILTERS = ("user", "search", "staff", "active", "network", "browser", "system", "device_bound")
 """The options that leave sessions out, apart from ``--id``."""
 
 
@@ -159,8 +152,8 @@ class Command(CommandWithExamples):
         "size, newest viewed item and id, which the command endsessions takes. Times are in TIME_ZONE; "
         "the heading names it, unless it is UTC. A narrow terminal gets fewer columns; a pipe or a file gets all. With "
         "--json, each session is one line of JSON, and with --csv one row of a CSV file; both have times in UTC. "
-        "--browser, --system and --network look through the newest 10,000 sessions, and say so if there are more. No "
-        "session key is shown: nothing here works as a cookie."
+        "--browser, --system, --network and --device-bound look through the newest 10,000 sessions, and say so if "
+        "there are more. No session key is shown: nothing here works as a cookie."
     )
     examples = (
         "manage.py online",
@@ -191,6 +184,8 @@ class Command(CommandWithExamples):
         )
         add("--browser", metavar="NAME", help="only of this browser, such as Firefox or 'Chrome 120'")
         add("--system", metavar="NAME", help="only of this operating system, such as Windows or Android")
+        bound_help = "only sessions that are bound to a device, or with 'no' only the others"
+        add("--device-bound", nargs="?", const="yes", choices=("yes", "no"), metavar="no", help=bound_help)
         add("--id", metavar="ID", help="only this session, signed in or a guest's")
         add("--order", metavar="FIELD", help=f"{', '.join(ORDERS)}; a minus puts the latest first")
         add("--limit", type=int, default=LIMIT, metavar="N", help=f"list at most N sessions (default: {LIMIT})")
@@ -223,9 +218,10 @@ class Command(CommandWithExamples):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
         of_users = [f"--{name}" for name in ("user", "search", "staff") if options[name]]
         by_seen = [f"--{name}" for name in ("guests", "active") if options[name]]
-        of_clients = [f"--{name}" for name in ("network", "browser", "system") if options[name] is not None]
+        searched = ("network", "browser", "system", "device_bound")
+        of_search = [f"--{name.replace('_', '-')}" for name in searched if options[name] is not None]
         self.refuse_together("json", "csv")
-        if options["id"] is not None and (others := of_users + by_seen + of_clients):
+        if options["id"] is not None and (others := of_users + by_seen + of_search):
             raise CommandError(f"--id and {others[0]} can't be given together.")
         if options["guests"] not in (False, True, "only"):
             raise CommandError(f"--guests takes no value but 'only', not {printable(options['guests'])}.")
@@ -271,9 +267,10 @@ class Command(CommandWithExamples):
             "network": options["network"],
             "browser": options["browser"],
             "system": options["system"],
+            "device_bound": None if options["device_bound"] is None else options["device_bound"] == "yes",
         }
         session_filter, order = filter_of(**filters), options["order"]
-        if not session_filter.names_client:
+        if not session_filter.needs_search:
             if options["offset"] >= ROWS_MAX and rows_end(session_filter):
                 rule = f"--offset must be below {ROWS_MAX:,} with several PARTITIONS"
                 raise CommandError(f"{rule}, not {options['offset']:,}. --limit may be higher.")

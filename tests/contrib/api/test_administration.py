@@ -19,6 +19,7 @@ from django_redsess.permissions import Rules
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
 from tests.helpers.admin_pages import staff
 from tests.helpers.api import ask, get, ids, status, walk
+from tests.helpers.online import bind_to_device
 from tests.helpers.store import make_older
 
 pytestmark = pytest.mark.django_db
@@ -115,6 +116,11 @@ def test_filters_are_those_of_the_page(alice, root, new_session) -> None:
     assert found(network="198.51.100.0/24") == found(q="198.51.100.7") == {two}
     assert found(browser="firefox 140") == found(system="windows") == {one}
     assert found(browser="chrome", user=alice.pk, active="1h", order="last_seen_at") == {two}
+    bind_to_device(chrome.cookies["sessionid"].value)
+    assert found(device_bound="true") == found(device_bound="true", browser="chrome") == {two}
+    assert found(device_bound="false") == {own, one}
+    assert status(root, "get", "sessions", device_bound="yes") == 422
+    assert [each["device_bound"] for each in get(root, "sessions", user=alice.pk)["sessions"]] == [True, False]
     assert found(q="alic") == {one, two}
     assert found(q=guest) == {guest}
     assert found(q=own, order="created_at") == {own}

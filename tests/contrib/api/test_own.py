@@ -51,6 +51,7 @@ def test_a_user_lists_the_own_sessions_and_no_data_of_them(alice, here, there, r
         "device": "",
         "place": "",
         "newest_item": None,
+        "device_bound": False,
     }
     assert "secret" not in str(answer)
     assert get(here, f"{OWN}/{sid_of(here)}") == own
