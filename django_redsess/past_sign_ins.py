@@ -32,8 +32,10 @@ class PastSignIn(NamedTuple):
     a word of the app's own, ``""`` if it is not known. ``reason_text`` is its text in the reader's language. ``by``
     is the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is the message
     to the user. ``is_new_device`` tells whether the device was new, None if that is not known. ``place`` is where the
-    address is: pages set it, see :func:`with_places`. ``id`` is the sign-in's id at the source. All times are aware
-    datetimes.
+    address is: pages set it, see :func:`with_places`. ``id`` is the sign-in's id at the source. ``unproven_at`` is when
+    a request last used the session without the proof of its device, None if none did; ``unproven_address`` and
+    ``unproven_user_agent`` are that request's, and ``unproven_refused`` tells whether it was refused. All times are
+    aware datetimes.
     """
 
     user_id: str
@@ -50,6 +52,10 @@ class PastSignIn(NamedTuple):
     is_new_device: bool | None = None
     place: str = ""
     id: str = ""
+    unproven_at: datetime | None = None
+    unproven_address: str = ""
+    unproven_user_agent: str = ""
+    unproven_refused: bool | None = None
 
 
 class UserSignIns(NamedTuple):
@@ -115,6 +121,13 @@ def end_text(sign_in: PastSignIn) -> str:
     if sign_in.reason == Reason.INVALIDATED and sign_in.by and not is_own:
         return gettext("ended by the site, for %(name)s (staff)")
     return sign_in.reason_text.replace("%", "%%")
+
+
+def unproven_text(sign_in: PastSignIn) -> str:
+    """Return the text that says that the session was used without the proof of its device. ``""`` if it was not."""
+    if sign_in.unproven_at is None:
+        return ""
+    return gettext("refused without proof") if sign_in.unproven_refused else gettext("used without proof")
 
 
 def own_end_text(sign_in: PastSignIn, *, maximum: int | None = None) -> str:

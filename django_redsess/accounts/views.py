@@ -279,6 +279,7 @@ def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
             "device": _device_of(each),
             "icon": device_icon(each.user_agent),
             "how": capfirst(past_sign_ins.own_end_text(each, maximum=maximum)),
+            "unproven": capfirst(past_sign_ins.unproven_text(each)),
             # Users need not read the message that they sent to their own device.
             "message": "" if each.by == each.user_id else each.message,
         }

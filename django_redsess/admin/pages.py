@@ -36,7 +36,7 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
 from django_redsess.online.browsers import browser_name, device_icon
 from django_redsess.online.labels import exactly, shortly, when
-from django_redsess.past_sign_ins import PastSignIn, end_text
+from django_redsess.past_sign_ins import PastSignIn, end_text, unproven_text
 from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
 
@@ -225,13 +225,16 @@ def client_html(user_agent: str) -> SafeString:
 
 def sender_html(sign_in: PastSignIn, address: str = "") -> SafeString:
     """
-    Return the browser of a sign-in, with a mark if the device was new, and the address, as HTML.
+    Return the browser of a sign-in and the address, as HTML.
+
+    Marks say whether the device was new, and whether the session was used without the proof of its device.
 
     ``address`` is the HTML of the address, if it is more than its text.
     """
     browser = client_html(sign_in.user_agent) or labels.or_not_stored("")
-    new = format_html(' <strong class="redsess-own">{}</strong>', gettext("new device"))
-    mark = new if sign_in.is_new_device else ""
+    marks = [gettext("new device")] if sign_in.is_new_device else []
+    marks += filter(None, [unproven_text(sign_in)])
+    mark = format_html_join("", ' <strong class="redsess-own">{}</strong>', [(text,) for text in marks])
     where = address or address_html(labels.or_not_stored(sign_in.address))
     place = place_html(sign_in.place)
     return format_html('<span title="{}">{}</span>{}<br>{}{}', sign_in.user_agent, browser, mark, where, place)

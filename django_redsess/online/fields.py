@@ -134,6 +134,15 @@ SIGN_IN = (
     ),
     Field("message", str, "What the user was told.", "message"),
     Field("is_new_device", bool | None, "Whether the device was new to the user, if it is known.", "is_new_device"),
+    Field(
+        "unproven_at",
+        datetime | None,
+        "When a request last used the session without the proof of its device; none if none did.",
+        "unproven_at",
+    ),
+    Field("unproven_address", str, "The address of that request.", "unproven_address"),
+    Field("unproven_user_agent", str, "Its header ``User-Agent``.", "unproven_user_agent"),
+    Field("unproven_refused", bool | None, "Whether it was refused; none without such a request.", "unproven_refused"),
 )
 """The fields of a sign-in of the past, and of what became of its session."""
 

@@ -30,6 +30,7 @@ CHOICES: dict[str, tuple[Iterable[str], str]] = {
         "`user_here`, or on another device, `user_elsewhere`; or by `nobody`: time, a limit, the site or a command.",
     ),
     filters.DEVICE: (filters.DeviceFilter.table, "`true`: on a device that was new to the user."),
+    filters.UNPROVEN: (filters.UnprovenFilter.table, "`true`: used without the proof of the device."),
     "browser": (filters.SignInBrowserFilter.table, "With this browser."),
     "system": (filters.SignInSystemFilter.table, "On this operating system."),
 }

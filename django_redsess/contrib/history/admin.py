@@ -98,13 +98,15 @@ class SignInAdmin(pages.ListAdmin):
         filters.ReasonFilter,
         filters.WhoEndedFilter,
         filters.DeviceFilter,
+        filters.UnprovenFilter,
         filters.SignInBrowserFilter,
         filters.SignInSystemFilter,
         filters.SignInUserFilter,
         filters.EndedByFilter,
     )
     empty_value_display = "-"
-    fields = readonly_fields = ("who", "signed_in_at", "seen_at", "end", "message_read", "sender", "user_agent")
+    fields = ("who", "signed_in_at", "seen_at", "end", "message_read", "sender", "user_agent")
+    readonly_fields = (*fields, "unproven")
 
     class Media:
         css = {"all": ("django_redsess/admin-list.css",)}
@@ -174,6 +176,10 @@ class SignInAdmin(pages.ListAdmin):
             "sessions_url": self._sessions_url(request, user_id),
         }
         return super().render_change_form(request, context, *args, **kwargs)
+
+    def get_fields(self, request: HttpRequest, obj: SignIn | None = None) -> Any:
+        found = super().get_fields(request, obj)
+        return [*found, "unproven"] if obj is not None and obj.unproven_at else found
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Redirect to the history of the user, or to the page of the sign-in, which has no history itself."""
@@ -292,6 +298,15 @@ class SignInAdmin(pages.ListAdmin):
         if row.address:
             link = pages.link_html(self._url_of_list({SEARCH_VAR: row.address}), pages.address_html(row.address))
         return format_html("<div>{}</div>", pages.sender_html(row.past, link))
+
+    @admin.display(description=gettext_lazy("without proof"))
+    def unproven(self, row: Any) -> str:
+        """Show when the session was last used without the proof of its device, by which browser and from where."""
+        by = row.past._replace(
+            address=row.unproven_address, user_agent=row.unproven_user_agent, is_new_device=None, place=""
+        )
+        [sender] = with_places([by])
+        return format_html("{}<br>{}", pages.moment_html(by.unproven_at), pages.sender_html(sender))
 
     def add_names(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
         """Return the users of ``rows`` by primary key as text. Set ``users`` and ``past`` on each row."""

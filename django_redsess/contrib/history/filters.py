@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from typing import Any
 
+from django.apps import apps
 from django.contrib.admin import ListFilter, ModelAdmin, SimpleListFilter
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Model, Q
@@ -25,7 +26,7 @@ from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.labels import known_server_day
 
 STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
-WHO, ENDED_BY, DEVICE = "who_ended", "ended_by", "is_new_device"
+WHO, ENDED_BY, DEVICE, UNPROVEN = "who_ended", "ended_by", "is_new_device", "unproven"
 
 UNKNOWN = "unknown"
 """The choice for ends without a recorded reason."""
@@ -158,6 +159,17 @@ class DeviceFilter(ChoiceFilter):
     title = gettext_lazy("device")
     parameter_name = DEVICE
     table = {"true": (gettext_lazy("New devices only"), Q(is_new_device=True))}
+
+
+class UnprovenFilter(ChoiceFilter):
+    """Sign-ins whose session was used without the proof of its device. Shown where sessions are bound to devices."""
+
+    title = gettext_lazy("proof of the device")
+    parameter_name = UNPROVEN
+    table = {"true": (gettext_lazy("Used without proof only"), Q(unproven_at__isnull=False))}
+
+    def has_output(self) -> bool:
+        return bool(self.value()) or apps.is_installed("django_redsess.contrib.device_bound")
 
 
 class EndedByFilter(ListFilter):

@@ -1,5 +1,6 @@
 """
-The mail to a user who has signed in on a new device. Sent if ``HISTORY_NOTIFY`` is on.
+The mails to a user: about a sign-in on a new device, and about a request that used a session without the proof of its
+device. Sent if ``HISTORY_NOTIFY`` is on.
 
 Somebody else may have sent the request, and may have chosen the user's name. So the mail has only the address and the
 browser of the request, not its Host, and not its language. See :func:`_message`.
@@ -12,8 +13,9 @@ import socket
 import unicodedata
 from contextlib import suppress
 from contextvars import copy_context
+from datetime import datetime, timedelta
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from django.apps import apps
@@ -34,16 +36,14 @@ from django_redsess.accounts.views import LIST, in_zone_of, password_change_url
 from django_redsess.conf import conf
 from django_redsess.contrib.history.database import short_waits
 from django_redsess.contrib.history.models import SignIn
-from django_redsess.online import labels, places
-from django_redsess.online.browsers import known_client
+from django_redsess.online import browsers, labels, places
+from django_redsess.times import to_aware, to_column
 
 SECONDS_MAX = 5
 """How long a mail server may delay the worker process, with Django's SMTP backend."""
 
 A_DAY_MAX = 5
 """The most mails that a user gets within a day."""
-
-DAY_MS = 24 * 3600 * 1000
 
 NAME_MAX = 64
 """A longer name of a user is left out."""
@@ -58,58 +58,101 @@ EXAMPLE_DOMAIN = "example.com"
 logger = logging.getLogger("django_redsess")
 
 
+class _Topic(NamedTuple):
+    """
+    What a mail is about: a request ``at`` this time, from ``address``, with ``user_agent``.
+
+    ``template`` begins the names of its templates. ``untold`` are values of the row before the mail, ``told`` those
+    that claim it. ``name`` is for the log.
+    """
+
+    name: str
+    template: str
+    at: datetime
+    address: str
+    user_agent: str
+    untold: dict[str, Any]
+    told: dict[str, Any]
+
+
 def notify(sender: Any, user: AbstractBaseUser, sign_in: SignIn, **kwargs: Any) -> None:
     """Receive the signal ``new_device``. Raise nothing: the user has signed in."""
+    sender_of_request = sign_in.address, sign_in.user_agent
+    untold, told = {"is_told": False}, {"is_told": True}
+    _notify(user, sign_in, _Topic("a new device", "new_device", sign_in.created_at, *sender_of_request, untold, told))
+
+
+def notify_unproven(user: AbstractBaseUser, sign_in: SignIn) -> None:
+    """
+    Mail the user about the request that has used the session of ``sign_in`` without proof. Raise nothing.
+
+    A request with the address, browser and system of the sign-in is no reason for a mail. The version of the browser
+    is not compared: it changes while the session lives.
+    """
+    address, user_agent = sign_in.unproven_address, sign_in.unproven_user_agent
+    is_from_there = address == sign_in.address and browsers.browser_and_system(user_agent) == sign_in.client
+    if sign_in.unproven_at is None or is_from_there:
+        return
+    at = to_aware(sign_in.unproven_at, not_before=sign_in.created_at)
+    untold, told = {"unproven_told_at": None}, {"unproven_told_at": sign_in.unproven_at}
+    _notify(user, sign_in, _Topic("a session without proof", "unproven", at, address, user_agent, untold, told))
+
+
+def _notify(user: AbstractBaseUser, sign_in: SignIn, topic: _Topic) -> None:
     address = getattr(user, user.get_email_field_name(), "")
     if not conf.HISTORY_NOTIFY or not address:
         return
     try:
-        if not _claim(sign_in):
+        if not _claim(sign_in, topic):
             return
-        message = _message(user, sign_in, address)
+        message = _message(user, sign_in, topic, address)
         if conf.HISTORY_MAILER is not None:
             import_string(conf.HISTORY_MAILER)(message)
         else:
             _send(message)
     except Exception as error:  # A template, the site's function and a mail server may raise anything.
-        logger.warning("The mail about a new device could not be sent: %s.", type(error).__name__)
+        logger.warning("The mail about %s could not be sent: %s.", topic.name, type(error).__name__)
 
 
-def _claim(sign_in: SignIn) -> bool:
+def _claim(sign_in: SignIn, topic: _Topic) -> bool:
     """Mark the row as told. Return False if it already was, or if the user got ``A_DAY_MAX`` mails within a day."""
     using = router.db_for_write(SignIn)
     rows = SignIn.objects.using(using).filter(user_id=sign_in.user_id)
     first = rows.order_by("login_ms").values_list("pk", flat=True)[:1]
     of_lock = rows.filter(pk__in=list(first))
+    since = topic.at - timedelta(days=1)
     with short_waits(using):
         # A lock, so that of many concurrent sign-ins the first ones get mails, and later ones do not suppress them.
         of_lock.update(is_told=F("is_told"))
-        if rows.filter(is_told=True, login_ms__gt=sign_in.login_ms - DAY_MS).count() >= A_DAY_MAX:
+        count = rows.filter(is_told=True, login_ms__gt=int(since.timestamp() * 1000)).count()
+        count += rows.filter(unproven_told_at__gt=to_column(since)).count()
+        if count >= A_DAY_MAX:
             return False
         # Sign-ins in the same millisecond share a row.
-        return rows.filter(pk=sign_in.pk, is_told=False).update(is_told=True) == 1
+        return rows.filter(pk=sign_in.pk, **topic.untold).update(**topic.told) == 1
 
 
-def _message(user: AbstractBaseUser, sign_in: SignIn, address: str) -> EmailMultiAlternatives:
+def _message(user: AbstractBaseUser, sign_in: SignIn, topic: _Topic, address: str) -> EmailMultiAlternatives:
     site, root = site_and_root()
     with override(_language_of(user)), labels.in_our_language(), in_zone_of(user, is_page=False):
         sessions, password = _sessions_path(), password_change_url()
-        context = {
+        context: dict[str, Any] = {
             "user": user,
             "name": shown_name(user.get_username(), address),
             "sign_in": sign_in,
             "site": site,
-            "at": labels.exactly(sign_in.created_at),
-            "browser": known_client(sign_in.user_agent),
-            "place": places.find_places([sign_in.address]).get(sign_in.address, ""),
+            "at": labels.exactly(topic.at),
+            "address": topic.address,
+            "browser": browsers.known_client(topic.user_agent),
+            "place": places.find_places([topic.address]).get(topic.address, ""),
+            "signed_in_at": labels.exactly(sign_in.created_at),
             "sessions_url": _url(root, sessions),
             "password_url": _url(root, password),
         }
-        subject, text, html = (
-            render_to_string(f"django_redsess/history/new_device{end}", context)
-            for end in ("_subject.txt", ".txt", ".html")
-        )
-    message = EmailMultiAlternatives(" ".join(subject.split()), text, to=[address])
+        template = f"django_redsess/history/{topic.template}"
+        context["subject"] = " ".join(render_to_string(f"{template}_subject.txt", context).split())
+        text, html = (render_to_string(f"{template}{end}", context) for end in (".txt", ".html"))
+    message = EmailMultiAlternatives(context["subject"], text, to=[address])
     message.attach_alternative(html, "text/html")
     return message
 

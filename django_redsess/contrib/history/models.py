@@ -79,6 +79,10 @@ class SignIn(models.Model):
     orders addresses, so that each network is a range. ``client`` names browser and system. ``device`` is a hash of the
     device's cookie, and ``is_new_device`` tells whether the user had not signed in on it before. ``is_told`` is set if
     the user gets a mail about it.
+
+    ``unproven_at``, ``unproven_address`` and ``unproven_user_agent`` are of the last request that used the session
+    without the proof of its device, and ``unproven_refused`` tells whether it was refused. ``unproven_told_at`` is when
+    the user got a mail about one.
     """
 
     # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
@@ -102,6 +106,11 @@ class SignIn(models.Model):
     device = models.CharField(max_length=16, blank=True)
     is_new_device = models.BooleanField(_("new device"), null=True)
     is_told = models.BooleanField(default=False)
+    unproven_at = models.DateTimeField(_("without proof"), null=True)
+    unproven_address = models.CharField(max_length=45, blank=True, default="", db_default="")
+    unproven_user_agent = models.CharField(max_length=256, blank=True, default="", db_default="")
+    unproven_refused = models.BooleanField(null=True)
+    unproven_told_at = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name = _("sign-in")
@@ -119,6 +128,11 @@ class SignIn(models.Model):
             models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
             models.Index(
                 fields=("-login_ms", "-id"), name="redsess_sign_in_new", condition=models.Q(is_new_device=True)
+            ),
+            models.Index(
+                fields=("-login_ms", "-id"),
+                name="redsess_sign_in_unproven",
+                condition=models.Q(unproven_at__isnull=False),
             ),
         )
 

@@ -1,7 +1,7 @@
 """
-Receivers of ``sessions_began`` and ``sessions_ended``: they write a row for each sign-in.
+Receivers of ``sessions_began``, ``sessions_ended`` and ``session_not_proven``: they write a row for each sign-in.
 
-They upsert: beginning and end each write their own fields, so they may come in any order. A guest's session, and a user
+They upsert: each writes its own fields, so they may come in any order. A guest's session, and a user
 id that is no primary key of the user model, leave no row.
 """
 
@@ -19,20 +19,30 @@ from django.db.models import Model, QuerySet
 from django.db.models.signals import post_delete
 from django.http import HttpRequest
 
-from django_redsess.contrib.history import devices
+from django_redsess.contrib.history import devices, mails
 from django_redsess.contrib.history.database import try_write
 from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, BlockCopy, SignIn, who_ended
 from django_redsess.contrib.history.signals import new_device
 from django_redsess.online import browsers
+from django_redsess.online.labels import known_server_time
 from django_redsess.querysets import user_key
 from django_redsess.session.client import address_score
-from django_redsess.signals import BegunSession, EndedSession, Reason, sessions_began, sessions_ended
+from django_redsess.signals import (
+    BegunSession,
+    EndedSession,
+    Reason,
+    UnprovenRequest,
+    session_not_proven,
+    sessions_began,
+    sessions_ended,
+)
 from django_redsess.times import to_column
 
 UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
 AT_BEGINNING = (*FROM_CLIENT, "device", "is_new_device")
 AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "who_ended", "message")
+AT_UNPROVEN = ("unproven_at", "unproven_address", "unproven_user_agent", "unproven_refused")
 """The fields that an upsert changes in an existing row."""
 
 EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -44,6 +54,7 @@ def connect_receivers() -> None:
     """Start to record. Called once, when all models are loaded."""
     sessions_began.connect(record_beginnings, dispatch_uid="django_redsess.contrib.history")
     sessions_ended.connect(record_ends, dispatch_uid="django_redsess.contrib.history")
+    session_not_proven.connect(record_unproven, dispatch_uid="django_redsess.contrib.history")
     for model in _user_models():
         post_delete.connect(delete_rows_of_user, sender=model, dispatch_uid="django_redsess.contrib.history")
 
@@ -52,6 +63,7 @@ def disconnect_receivers() -> None:
     """Stop recording."""
     sessions_began.disconnect(dispatch_uid="django_redsess.contrib.history")
     sessions_ended.disconnect(dispatch_uid="django_redsess.contrib.history")
+    session_not_proven.disconnect(dispatch_uid="django_redsess.contrib.history")
     for model in _user_models():
         post_delete.disconnect(sender=model, dispatch_uid="django_redsess.contrib.history")
 
@@ -87,10 +99,7 @@ def record_beginnings(
         for row, is_new_network in compared:
             if not row.is_new_device:
                 continue
-            # Read from the database: the written row has no primary key.
-            found = SignIn.objects.using(using).filter(user_id=row.user_id, login_ms=row.login_ms).first()
-            # Through the row, Django would look for the user in the row's database.
-            user = _users_by_key([row.user_id]).first()
+            found, user = _stored(row, using)
             if found is not None and user is not None:
                 new_device.send_robust(SignIn, request=request, user=user, sign_in=found, is_new_network=is_new_network)
 
@@ -125,6 +134,44 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
         upsert([row for row in rows if row.user_id not in deleted], AT_END, using)
 
     try_write(work, rows=len(rows), using=using)
+
+
+def record_unproven(sender: Any, sessions: Sequence[UnprovenRequest], **kwargs: Any) -> None:
+    """Receive the signal ``session_not_proven``. Mail the users once the rows are stored."""
+    at, using = to_column(known_server_time()), router.db_for_write(SignIn)
+    rows = [
+        SignIn(
+            user_id=key,
+            login_ms=ms_of(each.created_at),
+            unproven_at=at,
+            unproven_address=each.address,
+            unproven_user_agent=each.user_agent,
+            unproven_refused=each.refused,
+        )
+        for each in sessions
+        if (key := user_key(each.user_id)) is not None
+    ]
+
+    def work() -> None:
+        # The account may have been deleted, and its rows with it.
+        there = existing_users({row.user_id for row in rows})
+        upsert([row for row in rows if row.user_id in there], AT_UNPROVEN, using)
+
+    def tell() -> None:
+        for row in rows:
+            found, user = _stored(row, using)
+            if found is not None and user is not None:
+                mails.notify_unproven(user, found)
+
+    try_write(work, rows=len(rows), using=using, then=tell)
+
+
+def _stored(row: SignIn, using: str) -> tuple[SignIn | None, Any]:
+    """Return ``row`` as it is stored, and its user. None for each that is not there."""
+    # Read from the database: the written row has no primary key.
+    found = SignIn.objects.using(using).filter(user_id=row.user_id, login_ms=row.login_ms).first()
+    # Through the row, Django would look for the user in the row's database.
+    return found, _users_by_key([row.user_id]).first()
 
 
 def delete_rows_of_user(sender: Any, instance: Model, using: str, **kwargs: Any) -> None:

@@ -59,6 +59,10 @@ def past_sign_in(row: SignIn) -> PastSignIn:
         user_agent=row.user_agent,
         is_new_device=row.is_new_device,
         id=str(row.pk),
+        unproven_at=row.unproven_at and to_aware(row.unproven_at, not_before=row.created_at),
+        unproven_address=row.unproven_address,
+        unproven_user_agent=row.unproven_user_agent,
+        unproven_refused=row.unproven_refused,
     )
 
 

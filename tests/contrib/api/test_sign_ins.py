@@ -31,7 +31,7 @@ def rows(alice) -> list[SignIn]:
     return [
         SignIn.objects.create(user=alice, login_ms=AT, address="198.51.100.7", **ended),
         SignIn.objects.create(user=bob, login_ms=AT, client="Firefox on Linux", is_new_device=True),
-        SignIn.objects.create(user=alice, login_ms=AT + 1000),
+        SignIn.objects.create(user=alice, login_ms=AT + 1000, unproven_at=datetime(2030, 4, 1, tzinfo=UTC)),
     ]
 
 
@@ -59,6 +59,10 @@ def test_sign_ins_are_listed_with_their_ends(alice, root, rows) -> None:
             "ended_by_user": None,
             "message": "Call us.",
             "is_new_device": None,
+            "unproven_at": None,
+            "unproven_address": "",
+            "unproven_user_agent": "",
+            "unproven_refused": None,
         }
     ]
 
@@ -73,6 +77,7 @@ def test_filters_are_those_of_the_page(alice, root, rows) -> None:
     assert found(root, who_ended="staff") == found(root, ended_by=GONE) == [one]
     assert found(root, who_ended="nobody") == found(root, ended_by="8") == []
     assert found(root, is_new_device="true") == found(root, browser="Firefox") == found(root, system="Linux") == [two]
+    assert found(root, unproven="true") == [three]
     assert found(root, until="2029-01-01") == found(root, when="today") == []
     assert found(root, since="2029-01-01", until="2031-01-01") == [three, two, one]
     assert status(root, "get", "history", who_ended="x") == 422

@@ -24,8 +24,8 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.receivers import ms_of
 from django_redsess.signals import Reason
 from tests.admin.visits import CHROME, from_place
-from tests.contrib.history.rows import LIST, ended, row
-from tests.helpers.admin_pages import MARKUP, Page, page_of, row_of, staff, text_of, words
+from tests.contrib.history.rows import LIST, ended, row, rows_of
+from tests.helpers.admin_pages import MARKUP, Page, page_of, staff, text_of, words
 
 pytestmark = pytest.mark.django_db
 
@@ -35,13 +35,6 @@ VIEW, EXPORT = "view_signin", "export_signin"
 @pytest.fixture
 def users() -> dict[str, User]:
     return {name: User.objects.create_user(name, email=f"{name}@example.com") for name in ("alice", "bob", "carol")}
-
-
-def rows_of(response: Any) -> list[dict[str, Any]]:
-    """The rows of the list, by column."""
-    assert response.status_code == 200
-    tables = (each for each in lxml.html.fromstring(response.text).iter("table") if each.get("id") == "result_list")
-    return [found for table in tables for found in map(row_of, table.iter("tr")) if "who" in found]
 
 
 def names(client: Client, **query: str) -> list[str]:
