@@ -583,8 +583,6 @@ class SessionStore(SessionBase):
 
     def flushing(self) -> Steps[None]:
         """End the session and empty this object, as Django's ``flush()`` does."""
-        if binding.guard is not None:
-            yield from self.proving()
         self.clear()
         yield from self.deleting(None)
         self._session_key = None

@@ -107,7 +107,7 @@ def test_a_request_without_a_proof_opens_and_moves_nothing(redis, thief, name: s
     assert contents(redis) == before
 
 
-@pytest.mark.parametrize("thief", [("cookie", {})], indirect=True)
+@pytest.mark.parametrize("thief", [("cookie", {}), ("header", {})], indirect=True, ids=["cookie", "header"])
 def test_the_answer_is_the_same_if_the_view_lets_the_exception_pass(redis, thief) -> None:
     before = contents(redis)
     for name in WAYS:
