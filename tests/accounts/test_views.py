@@ -18,9 +18,8 @@ from django.utils import timezone
 from django_redsess import online
 from testproject.people import CHROME_MAC, FIREFOX_LINUX, SAFARI_IPHONE
 from tests.helpers.accounts import PASSWORD, sid_of
-from tests.helpers.online import bind_to_device
 from tests.helpers.shop import use_our_templates
-from tests.helpers.store import make_older
+from tests.helpers.store import make_bound, make_older
 
 pytestmark = pytest.mark.django_db
 
@@ -84,10 +83,10 @@ def test_the_list_shows_the_users_own_sessions_only_this_one_first(alice, bob) -
     assert "203.0.113.200" not in page.text
 
 
-def test_a_session_that_is_bound_to_its_device_is_listed_as_that(alice) -> None:
+def test_a_session_that_is_bound_to_its_device_is_listed_as_that(alice, redis) -> None:
     here, there = sign_in(alice), sign_in(alice, SAFARI_IPHONE)
     assert "bound to this device" not in here.get(LIST).text
-    bind_to_device(there.cookies["sessionid"].value)
+    make_bound(redis, sid_of(there))
     own, other = rows(here.get(LIST))
     assert "bound" not in own
     assert other.endswith("· bound to this device Sign out This was not me")

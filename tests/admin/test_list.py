@@ -19,8 +19,8 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import searching
 from tests.admin.visits import CHROME, FIREFOX, from_place
 from tests.helpers.admin_pages import CONFIRM, LIST, Page, answer, asked, page_of, staff
-from tests.helpers.online import bind_to_device, sign_in
-from tests.helpers.store import YET_TO_BE_BOUND, Binding, binding, make_seen, text_of
+from tests.helpers.online import AdmitsAll, sign_in
+from tests.helpers.store import YET_TO_BE_BOUND, binding, make_bound, make_seen, text_of
 from tests.project.docs.pages import DOCS, blocks
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
@@ -278,23 +278,16 @@ def test_each_filter_has_a_link_and_all_hold_together(admin_client) -> None:
         assert (sorted(page.names), page.count) == (found, len(found)), query
 
 
-class NobodyIsAsked:
-    """A guard of a site that binds sessions, for tests of pages: it lets everybody in."""
-
-    prepare = claim = lambda self, *args: b""
-    admits = lambda self, *args: True  # noqa: E731
-
-
 @pytest.mark.usefixtures("clients")
-def test_sessions_that_are_bound_have_a_mark_and_a_filter(admin_client, clients, monkeypatch) -> None:
+def test_sessions_that_are_bound_have_a_mark_and_a_filter(admin_client, redis, clients, monkeypatch) -> None:
     texts = ("device-bound", "Bound to its device", "Not bound to a device")
     assert not [text for text in texts if text in Page(admin_client.get(LIST)).text]
     # A link to a filter that is not there must not find everybody: what it finds can be ended.
     assert admin_client.get(LIST, {"device_bound": "true"}).status_code == 302
-    monkeypatch.setattr(binding, "guard", NobodyIsAsked())
+    monkeypatch.setattr(binding, "guard", AdmitsAll())
     for name in ("alice", "bob"):
-        bind_to_device(clients[name].session_key)
-    bind_to_device(clients["carol"].session_key, binding=Binding.unpack(YET_TO_BE_BOUND))
+        make_bound(redis, clients[name].sid)
+    make_bound(redis, clients["carol"].sid, binding=YET_TO_BE_BOUND)
     page = Page(admin_client.get(LIST))
     assert {row["user"] for row in page.rows if "device-bound" in row["client"]} == {"alice", "bob"}
     assert names(admin_client, device_bound="true") == ["alice", "bob"]

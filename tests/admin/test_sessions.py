@@ -21,8 +21,7 @@ from django_redsess.admin import OnlineSessionAdmin
 from testproject.shop.models import Product
 from tests.admin.visits import FIREFOX, arrive, from_place
 from tests.helpers.admin_pages import LIST, MARKUP, Page, asked, milliseconds_ago, page_of, staff, walk
-from tests.helpers.online import bind_to_device
-from tests.helpers.store import YET_TO_BE_BOUND, Binding, keyspace, make_due, make_older, make_seen
+from tests.helpers.store import YET_TO_BE_BOUND, keyspace, make_bound, make_due, make_older, make_seen
 
 pytestmark = [pytest.mark.django_db, pytest.mark.on_cluster]
 
@@ -275,14 +274,16 @@ def test_a_row_leads_to_the_page_of_the_session(admin_client, client, redis, use
     assert "/auth/user/" in Page(client.get(href)).links["alice"]
 
 
-def test_the_page_of_a_bound_session_says_since_when_and_when_it_was_proved(admin_client, users, new_session) -> None:
+def test_the_page_of_a_bound_session_says_since_when_and_when_it_was_proved(
+    admin_client, redis, users, new_session
+) -> None:
     sessions = [from_place(new_session(str(users["alice"].pk))) for _ in range(3)]
     plain, new, proved = (page_of(session.sid) for session in sessions)
     assert "ound" not in Page(admin_client.get(plain)).text
-    bind_to_device(sessions[0].session_key, binding=Binding.unpack(YET_TO_BE_BOUND))
+    make_bound(redis, sessions[0].sid, binding=YET_TO_BE_BOUND)
     assert "ound" not in Page(admin_client.get(plain)).text
-    bind_to_device(sessions[1].session_key)
-    bind_to_device(sessions[2].session_key, proved_ms=5 * 60_000)
+    make_bound(redis, sessions[1].sid)
+    make_bound(redis, sessions[2].sid, proved_ms=5 * 60_000)
     text, again = Page(admin_client.get(new)).text, "The device has not proved it again since."
     assert re.search(rf"Bound to its device: Since: [^()]* \(just now\) ?{re.escape(again)}", text)
     text = Page(admin_client.get(proved)).text

@@ -19,9 +19,10 @@ from testproject.people import PASSWORD
 from testproject.servers import Server, free_port
 from testproject.shop.models import Product
 from tests.helpers.browsing import LIST, MOST_VIEWED, KeepPicture, Visitor, pages_of_admin, sign_in
+from tests.helpers.online import AdmitsAll
 from tests.helpers.outages import caches
 from tests.helpers.shop import use_our_templates
-from tests.helpers.store import have_views
+from tests.helpers.store import binding, have_views, make_bound
 from tests.helpers.texts import LANGUAGES
 
 pytestmark = pytest.mark.slow
@@ -116,9 +117,12 @@ def resized(page: Page, *widths: int) -> Iterator[int]:
 
 
 @pytest.fixture
-def admin(visitor: Visitor, server: Server) -> Page:
+def admin(visitor: Visitor, server: Server, monkeypatch: pytest.MonkeyPatch) -> Page:
     """A browser in which the administrator of a shop has signed in."""
     people.bring_in_shoppers()
+    for session in online.sessions()[::2]:
+        make_bound(server.client, session.sid)
+    monkeypatch.setattr(binding, "guard", AdmitsAll())
     sign_ins.make()
     cleaning.take_sample()
     have_views(server.client, {"slow-heron": 123_456, "x" * 64: 700, "marmalade": 5000})

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib.auth import SESSION_KEY
@@ -9,8 +10,7 @@ from django.contrib.auth import SESSION_KEY
 from django_redsess.backend import SessionStore
 from django_redsess.signals import EndedSession
 from django_redsess.transport.cluster_map import Cluster
-from tests.helpers.admin_pages import milliseconds_ago
-from tests.helpers.store import Binding, Notice, operations, pool
+from tests.helpers.store import Notice, operations, pool
 
 NewSession = Callable[..., SessionStore]
 
@@ -26,11 +26,17 @@ def sign_in(new_session: NewSession, *users: str) -> list[str]:
     return sids
 
 
-def bind_to_device(key: str, *, proved_ms: int = 0, binding: Binding | None = None) -> None:
-    """Bind the session with this key to a device, which has proved it again ``proved_ms`` later, if that is not 0."""
-    session, at = SessionStore(key), milliseconds_ago(0)
-    session.bind(binding or Binding(b"a device", at, at + proved_ms, bytes(33)))
-    session.save()
+class AdmitsAll:
+    """The guard of a site that binds sessions, for tests of pages: it asks for no proof."""
+
+    def prepare(self, request: Any, session: Any) -> None:
+        pass
+
+    def claim(self, request: Any) -> bytes:
+        return b""
+
+    def admits(self, *args: Any) -> bool:
+        return True
 
 
 def notice_of(session: SessionStore) -> Notice:

@@ -103,6 +103,14 @@ def make_seen(client: redis.Redis, sid: str, milliseconds: int) -> None:
         client.zadd(name, {sid: milliseconds}, xx=True)
 
 
+def make_bound(client: redis.Redis, sid: str, *, proved_ms: int = 0, binding: bytes | None = None) -> None:
+    """Bind a user's session to a device, which has proved it again ``proved_ms`` later, if that is not 0."""
+    at = int(now_of(client).timestamp() * 1000)
+    packed = Binding(b"a device", at, at + proved_ms, bytes(33)).pack() if binding is None else binding
+    record = unpack(sid, client.hget(keyspace().of_sid(sid).login, sid))
+    _put_in_place(client, sid, record._replace(binding=packed))
+
+
 def stored(client: redis.Redis) -> int:
     """Count the sessions that are stored, due ones and guests' too."""
     return sum(client.hlen(partition.login) for partition in keyspace().partitions)

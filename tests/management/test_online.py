@@ -21,10 +21,10 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.management.commands import online as online_command
 from django_redsess.online import listing, searching
 from testproject import servers
-from tests.helpers.online import bind_to_device, sign_in
+from tests.helpers.online import sign_in
 from tests.helpers.outages import caches
 from tests.helpers.store import Client as Visitor
-from tests.helpers.store import Visit, make_due, make_seen, note, now_of
+from tests.helpers.store import Visit, make_bound, make_due, make_seen, note, now_of
 
 pytestmark = pytest.mark.django_db
 
@@ -301,11 +301,11 @@ def test_sessions_are_listed_by_address_or_browser(users, new_session) -> None:
     assert run("--network", "198.51.100.0/24", "--browser", "opera", "--csv") == run("--user", "carol", "--csv") != []
 
 
-def test_sessions_that_are_bound_to_a_device_are_listed_and_the_others(users, new_session) -> None:
+def test_sessions_that_are_bound_to_a_device_are_listed_and_the_others(redis, users, new_session) -> None:
     for name in ("alice", "bob"):
         session = new_session(str(users[name].pk))
         if name == "alice":
-            bind_to_device(session.session_key)
+            make_bound(redis, session.sid)
     assert names("--device-bound") == names("--device-bound", "yes") == ["alice"]
     assert names("--device-bound", "no") == ["bob"]
     assert {row["user"]: row["device_bound"] for row in rows()} == {"alice": True, "bob": False}

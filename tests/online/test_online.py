@@ -14,7 +14,7 @@ from django_redsess.online import listing
 from django_redsess.online.listing import iterate_pages
 from django_redsess.online.session_filter import SessionFilter
 from django_redsess.signals import EndedSession, Reason
-from tests.helpers.online import bind_to_device, notice_of, sign_in
+from tests.helpers.online import notice_of, sign_in
 from tests.helpers.store import (
     YET_TO_BE_BOUND,
     Binding,
@@ -23,6 +23,7 @@ from tests.helpers.store import (
     dump,
     have_agreed,
     keyspace,
+    make_bound,
     make_due,
     make_older,
     stored,
@@ -187,10 +188,11 @@ def test_details_of_a_bound_session_say_when_it_was_bound_and_proved(redis, new_
     session = new_session("7")
     assert (found := online.details(session.sid)) is not None
     assert (found.bound_at, found.proved_at) == (None, None)
-    bind_to_device(session.session_key, binding=Binding.unpack(YET_TO_BE_BOUND))
+    make_bound(redis, session.sid, binding=YET_TO_BE_BOUND)
     assert (found := online.details(session.sid)) is not None
     assert (found.bound_at, found.proved_at) == (None, None)
-    bind_to_device(session.session_key, binding=Binding(b"a device", 1_900_000_000_000, 1_900_000_300_000, bytes(33)))
+    binding = Binding(b"a device", 1_900_000_000_000, 1_900_000_300_000, bytes(33))
+    make_bound(redis, session.sid, binding=binding.pack())
     assert (found := online.details(session.sid)) is not None
     assert (found.bound_at, found.proved_at) == tuple(
         datetime.fromtimestamp(at, UTC) for at in (1_900_000_000, 1_900_000_300)

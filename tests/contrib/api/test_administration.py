@@ -19,8 +19,7 @@ from django_redsess.permissions import Rules
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
 from tests.helpers.admin_pages import staff
 from tests.helpers.api import ask, get, ids, status, walk
-from tests.helpers.online import bind_to_device
-from tests.helpers.store import make_older
+from tests.helpers.store import make_bound, make_older
 
 pytestmark = pytest.mark.django_db
 
@@ -96,7 +95,7 @@ def test_ordinary_users_with_permissions_are_not_let_in(alice, here) -> None:
     assert count(alice) == 1
 
 
-def test_filters_are_those_of_the_page(alice, root, new_session) -> None:
+def test_filters_are_those_of_the_page(redis, alice, root, new_session) -> None:
     firefox, chrome = signed_in_with(FIREFOX), signed_in_with(CHROME, REMOTE_ADDR="198.51.100.7")
     guest = new_session(colour="red").sid
     own, one, two = sid_of(root), sid_of(firefox), sid_of(chrome)
@@ -116,7 +115,7 @@ def test_filters_are_those_of_the_page(alice, root, new_session) -> None:
     assert found(network="198.51.100.0/24") == found(q="198.51.100.7") == {two}
     assert found(browser="firefox 140") == found(system="windows") == {one}
     assert found(browser="chrome", user=alice.pk, active="1h", order="last_seen_at") == {two}
-    bind_to_device(chrome.cookies["sessionid"].value)
+    make_bound(redis, two)
     assert found(device_bound="true") == found(device_bound="true", browser="chrome") == {two}
     assert found(device_bound="false") == {own, one}
     assert status(root, "get", "sessions", device_bound="yes") == 422
