@@ -125,8 +125,13 @@ class SessionStore(SessionBase):
         if self.brought_by is not None or (scope := request_scope()) is None:
             return self.brought_by
         request = scope.request
-        is_own = self.session_key == request.COOKIES.get(settings.SESSION_COOKIE_NAME) or self.visit is not None
+        is_own = self.brought_key == request.COOKIES.get(settings.SESSION_COOKIE_NAME) or self.visit is not None
         return request if is_own else None
+
+    @property
+    def brought_key(self) -> str | None:
+        """The session key by which a request brings this session."""
+        return self.session_key
 
     @property
     def loaded_user_id(self) -> str:

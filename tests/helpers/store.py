@@ -18,7 +18,8 @@ import redis as redis_py
 from django_redsess.cleaning import index_check
 from django_redsess.conf import Conf, conf
 from django_redsess.session import binding, blocks, operations, reading
-from django_redsess.session.binding import YET_TO_BE_BOUND, Binding
+from django_redsess.session import binding as session_binding
+from django_redsess.session.binding import YET_TO_BE_BOUND, Binding, BindingChanged
 from django_redsess.session.client import Client, pack_client
 from django_redsess.session.compression import AGENTS, WINDOW_BITS
 from django_redsess.session.encryption import decrypted
@@ -48,6 +49,7 @@ __all__ = [
     "WINDOW_BITS",
     "YET_TO_BE_BOUND",
     "Binding",
+    "BindingChanged",
     "Client",
     "Keyspace",
     "Limit",
@@ -78,6 +80,7 @@ __all__ = [
     "revision_of",
     "scripts",
     "server_of",
+    "session_binding",
     "sid_of",
     "unpack",
     "using",

@@ -86,6 +86,11 @@ class SessionStore(OwnSessionStore):
         record, revision = self.snapshot[:2]
         return data if record is None or revision != marks.COPIED else (yield from self._compare_with_row(record, data))
 
+    @property
+    def brought_key(self) -> str | None:
+        # It may have another key here.
+        return self.key_there or super().brought_key
+
     def proving(self) -> Steps[None]:
         # What is used in the other store is loaded, and has no binding.
         if self.there is None:
