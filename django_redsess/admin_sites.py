@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 
 def mounted_sites(model: type[Model], request: HttpRequest | None = None) -> list[AdminSite]:
+    """Return the admin sites that have pages of ``model`` in the URLs, in the order of the URLs."""
+    return [site for site in all_sites(request) if site.is_registered(model)]
+
+
+def all_sites(request: HttpRequest | None = None) -> list[AdminSite]:
     """
-    Return the admin sites that have pages of ``model`` in the URLs, in the order of the URLs.
+    Return the admin sites in the URLs, in the order of the URLs.
 
     The URLs are those of ``ROOT_URLCONF``, and of ``request.urlconf`` where a middleware has set another one.
     """
     urlconfs = dict.fromkeys((settings.ROOT_URLCONF, getattr(request, "urlconf", None) or settings.ROOT_URLCONF))
-    found = dict.fromkeys(site for urlconf in urlconfs for site in _sites_of(get_resolver(urlconf)))
-    return [site for site in found if site.is_registered(model)]
+    return list(dict.fromkeys(site for urlconf in urlconfs for site in _sites_of(get_resolver(urlconf))))
 
 
 # By resolver: Django makes a new one where its own cache of them is cleared.

@@ -145,7 +145,7 @@ def unavailable_response(
             else:
                 detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
             for_developers = _for_developers(outage) if settings.DEBUG else {}
-            response = _program_response(request, 503, detail, **for_developers)
+            response = program_response(request, 503, detail, **for_developers)
             if response is None:
                 context = {"detail": detail, "for_developers": for_developers}
                 response = HttpResponse(render_to_string("django_redsess/503.html", context), status=503)
@@ -169,14 +169,14 @@ def busy_response(request: HttpRequest) -> HttpResponse:
     """
     with in_our_language():
         detail = gettext("Another request of yours is still being answered. Please try again in a few seconds.")
-    response = _program_response(request, 409, detail)
+    response = program_response(request, 409, detail)
     if response is None:
         response = HttpResponse(detail, status=409, content_type="text/plain; charset=utf-8")
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return _finish_refusal(response)
 
 
-def _program_response(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
+def program_response(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
     """Return an error as problem details or JSON. None for browsers."""
     if wants_problem_details(request):
         return problem_response(status, detail, **more)

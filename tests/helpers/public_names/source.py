@@ -114,8 +114,7 @@ def _sent_about_sessions() -> dict[str, set[str]]:
     now, found = datetime.now(UTC), dict[str, set[str]]()
     began = sent.BegunSession("", "", now, None, "", "")
     ended = sent.EndedSession("", "", sent.Reason.LOGOUT, now)
-    unproven = sent.UnprovenRequest("", "", now, "", "", "", never_refreshed=False, refused=True)
-    for name, event in (("sessions_began", began), ("session_not_proven", unproven), ("sessions_ended", ended)):
+    for name, event in (("sessions_began", began), ("sessions_ended", ended)):
         signal = Signal()
 
         def receive(signal: Signal, sender: object, name: str = name, **arguments: object) -> None:
@@ -240,7 +239,7 @@ def _constants(wanted: str) -> Iterator[tuple[Path, str]]:
 def statuses() -> Iterator[str]:
     """Return the statuses of answers to errors."""
     given = [keyword.value for keyword in _nodes(ast.keyword) if keyword.arg == "status"]
-    given += [each for call in _calls("ProblemError", "problem_response", "_program_response") for each in call.args]
+    given += [each for call in _calls("ProblemError", "problem_response", "program_response") for each in call.args]
     given += [node.value for node in _nodes(ast.Assign) if getattr(node.targets[0], "attr", "") == "status_code"]
     return (str(each.value) for each in given if isinstance(each, ast.Constant) and type(each.value) is int)
 

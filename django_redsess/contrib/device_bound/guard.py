@@ -1,0 +1,232 @@
+"""
+The guard: whether a request may open a session that is bound to a device, and the response to one that may not.
+
+A browser that knows the protocol proves itself before it sends a request, unless another site has begun it: a link, an
+identity provider. So the refusal of such a navigation goes on by itself, once. The next request is one of our own page.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import resolve_url
+from django.template import TemplateDoesNotExist
+from django.template.loader import render_to_string
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
+from django.utils.cache import patch_vary_headers
+from django.utils.functional import Promise
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext_lazy as _
+
+from django_redsess.admin_sites import all_sites
+from django_redsess.conf import OBSERVE, conf
+from django_redsess.contrib.device_bound import protocol
+from django_redsess.contrib.device_bound.telling import tell
+from django_redsess.exceptions import SessionNotProven
+from django_redsess.online.labels import in_our_language
+from django_redsess.responses import cookie_key, program_response
+from django_redsess.session.binding import YET_TO_BE_BOUND, Binding
+from django_redsess.session.client import read_client
+from django_redsess.session.record import Record, stored_client
+from django_redsess.session.store import SessionStore, session_of, user_id_of
+from django_redsess.transport.connections import server_of
+from django_redsess.transport.keys import is_session_key, keyspace, sid_of
+
+BIND_WITHIN_MS = 60_000
+"""For how long after the sign-in a session opens that ``DEVICE_BOUND_REQUIRED`` wants to be bound."""
+
+JUST_BOUND_MS = 10_000
+"""For how long a session opens without proof for the client that has bound it: other requests may be under way."""
+
+SKIPPED = re.compile(r"\s*(unreachable|server_error|quota_exceeded)\s*(?:[;,]|$)")
+ENDPOINTS = ("register", "refresh")
+logger = logging.getLogger("django_redsess")
+
+
+class Refusal(NamedTuple):
+    """A response to a request that may not open its session. ``again`` is the seconds until the page is asked again."""
+
+    title: str | Promise
+    said: str | Promise
+    advice: str | Promise = ""
+    again: int | None = None
+    link: str | Promise = _("Try again")
+
+
+GO_ON = Refusal(
+    _("One moment"),
+    _("Your browser proves that it is the one that signed in. Then the page opens by itself."),
+    again=0,
+    link=_("Go on"),
+)
+TRY_AGAIN = Refusal(
+    _("Not available for the moment"),
+    _("Your browser could not reach this site to prove that it is the one that signed in."),
+    _("This page tries again every five seconds. You are still signed in."),
+    again=5,
+)
+SIGN_IN = Refusal(
+    _("Please sign in again"),
+    _("Your session works only on the device on which you signed in. This browser could not prove that it runs there."),
+    _("If this is your device, try again. If that does not help, sign in again."),
+)
+BIND = Refusal(
+    _("This browser can’t be used for your account"),
+    _("For your account, a session must be bound to your device. This browser has not done that."),
+    _("Sign in again with another browser, such as a current version of Chrome or Edge."),
+)
+
+
+class DeviceGuard:
+    """The guard of sessions that are bound to a device: see :class:`~django_redsess.session.binding.Guard`."""
+
+    def prepare(self, request: HttpRequest, session: SessionStore) -> None:
+        """Have a request of the browser for one of the two endpoints prolong nothing, and take no notice."""
+        if session.visit is not None and _is_endpoint(request):
+            session.visit.passive, session.visit.on_notice = True, None
+
+    def claim(self, request: Any) -> bytes:
+        """Return the id of the binding that ``request`` proves now. ``b""`` if it proves none."""
+        key = cookie_key(request) or ""
+        partition = keyspace().of_sid(sid_of(key)) if is_session_key(key) else keyspace().partitions[0]
+        proof, now = _proof_in(request), server_of(partition).clock.now()
+        return proof.id if proof is not None and now is not None and protocol.is_fresh(proof, now) else b""
+
+    def admits(self, session: SessionStore, request: Any, sid: str, record: Record, now: int) -> bool:
+        """Tell whether ``request`` may open the bound session. Raises SessionNotProven, as the protocol says."""
+        binding, proof = Binding.unpack(record.binding), _proof_in(request)
+        if _is_endpoint(request):
+            return True
+        if not binding.public_key:
+            if now <= record.login_ms + BIND_WITHIN_MS:
+                return True
+            refusal = BIND
+        else:
+            if proof is not None and proof.id == binding.id and protocol.is_fresh(proof, now):
+                return True
+            if now < binding.bound_at + JUST_BOUND_MS and read_client(request) == stored_client(record):
+                return True
+            refusal = _refusal_of(request)
+        refuses = conf.DEVICE_BOUND != OBSERVE
+        if refusal is SIGN_IN and request.META.get("HTTP_SEC_FETCH_SITE") != "cross-site":
+            tell(request, sid, record, binding, skipped=_skipped(request), refused=refuses)
+        if not refuses:
+            return True
+        if refusal is not GO_ON and _is_open_path(request):
+            return False
+        error = SessionNotProven("The session is bound to a device, and the request has no proof of it.")
+        # Of all cookies, only a proof that this site has made is deleted: with it, the browser would ask for no other.
+        error.respond = partial(refused_response, refusal, proof is not None)
+        raise error
+
+
+def require_binding(sender: Any, request: HttpRequest, user: Any, **kwargs: Any) -> None:
+    """Receive Django's signal ``user_logged_in``. Have the session bound soon if ``DEVICE_BOUND_REQUIRED`` says so."""
+    session = session_of(request)
+    if conf.DEVICE_BOUND_REQUIRED is None or session is None or session.loaded_user_id != user_id_of(user):
+        return
+    known = session.snapshot.record
+    is_bound = known is not None and known.user_id == session.loaded_user_id and known.binding
+    if not is_bound and import_string(conf.DEVICE_BOUND_REQUIRED)(user):
+        session.bind(Binding.unpack(YET_TO_BE_BOUND))
+
+
+def refused_response(refusal: Refusal, deletes_proof: bool, request: HttpRequest) -> HttpResponse:
+    """
+    Return the response 401 of ``refusal``: the page ``django_redsess/device_bound/not_proven.html``, or JSON.
+
+    The page is rendered without the request, since its user is unknown. If rendering fails, the page is a line of text.
+    """
+    is_read = request.method in ("GET", "HEAD")
+    with in_our_language():
+        detail = " ".join(filter(None, (str(refusal.said), str(refusal.advice))))
+        response = None if refusal.again is not None else program_response(request, 401, detail)
+        if response is None:
+            # Without a URL, a page whose address has a fragment would not be asked again.
+            context = {"refusal": refusal, "url": request.get_full_path(), "is_read": is_read}
+            try:
+                context["sign_in_url"] = "" if refusal.again == 0 else _sign_in_url(request, is_read)
+                page = render_to_string("django_redsess/device_bound/not_proven.html", context)
+                response = HttpResponse(page, status=401)
+            except Exception as failure:
+                # The site may not load templates from apps or collect static files.
+                if not isinstance(failure, TemplateDoesNotExist):
+                    logger.warning("The page not_proven.html can't be made: %s", type(failure).__name__)
+                response = HttpResponse(detail, status=401, content_type="text/plain; charset=utf-8")
+    if refusal.again:
+        response.headers["Retry-After"] = str(refusal.again)
+    if deletes_proof:
+        protocol.delete_proof_cookie(response)
+    patch_vary_headers(response, ("Cookie",))
+    return response
+
+
+def _proof_in(request: Any) -> protocol.Proof | None:
+    """Return the proof of the request's cookie. None if there is none, or if this site has not made it."""
+    text = request.COOKIES.get(protocol.proof_cookie_name())
+    return protocol.read_proof(text) if text else None
+
+
+def _refusal_of(request: Any) -> Refusal:
+    if request.method != "GET" or request.META.get("HTTP_SEC_FETCH_MODE") != "navigate":
+        return SIGN_IN
+    if request.META.get("HTTP_SEC_FETCH_SITE") == "cross-site":
+        return GO_ON
+    return TRY_AGAIN if _skipped(request) else SIGN_IN
+
+
+def _skipped(request: Any) -> str:
+    """Return why the browser could not prove itself, in a word. ``""`` if it does not say that it could not."""
+    said = request.META.get("HTTP_SECURE_SESSION_SKIPPED", "")
+    found = SKIPPED.match(said)
+    return found[1] if found else "other" if said else ""
+
+
+def _is_endpoint(request: Any) -> bool:
+    # The ends come first: each request of the site gets here.
+    return request.path_info.endswith(ENDPOINTS) and request.path in (protocol.register_path(), protocol.refresh_path())
+
+
+def _is_open_path(request: Any) -> bool:
+    """Tell whether a browser that has lost its key goes on at this address without a session, to sign in again."""
+    if request.path_info.startswith(tuple(conf.DEVICE_BOUND_OPEN_PATHS)):
+        return True
+    parts = [urlsplit(url) for url in (*_admin_login_urls(request), *_login_urls())]
+    return any(at.path == request.path and (not at.netloc or at.netloc == request.get_host()) for at in parts)
+
+
+def _login_urls() -> Iterator[str]:
+    with suppress(NoReverseMatch):
+        yield resolve_url(settings.LOGIN_URL)
+
+
+def _admin_login_urls(request: Any) -> Iterator[str]:
+    for site in all_sites(request):
+        with suppress(NoReverseMatch):
+            yield reverse("admin:login", current_app=site.name)
+
+
+def _sign_in_url(request: HttpRequest, leads_back: bool) -> str:
+    """Return where to sign in: at the admin for one of its pages, else at ``LOGIN_URL``. ``""`` if there is no such."""
+    of_admin = [url for url in _admin_login_urls(request) if request.path.startswith(url.removesuffix("login/"))]
+    for url in of_admin or _login_urls():
+        parts = urlsplit(url)
+        if parts.netloc in ("", request.get_host()):
+            try:
+                resolve("/" + parts.path.removeprefix(get_script_prefix()))
+            except Resolver404:
+                continue
+            back = request.get_full_path()
+        else:
+            back = request.build_absolute_uri()
+        return redirect_to_login(back, url).url if leads_back else url
+    return ""
