@@ -138,22 +138,16 @@ def unavailable_response(
     if isinstance(outage, SessionNotProven):
         return _finish_refusal(outage.respond(request), instead_of)
     lasts = isinstance(outage, SessionStoreUnavailable) and outage.lasts
-    try:
-        with in_our_language():
-            if lasts:
-                detail = gettext("This site can’t look up who you are just now. Please try again later.")
-            else:
-                detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
-            for_developers = _for_developers(outage) if settings.DEBUG else {}
-            response = program_response(request, 503, detail, **for_developers)
-            if response is None:
-                context = {"detail": detail, "for_developers": for_developers}
-                response = HttpResponse(render_to_string("django_redsess/503.html", context), status=503)
-    except Exception as failure:
-        # The site may not load templates from apps or collect static files. Or its own template may fail.
-        if not isinstance(failure, TemplateDoesNotExist):
-            logger.warning("The page django_redsess/503.html can't be made: %s", type(failure).__name__)
-        response = HttpResponse("Sessions can't be reached.", status=503, content_type="text/plain")
+    with in_our_language():
+        if lasts:
+            detail = gettext("This site can’t look up who you are just now. Please try again later.")
+        else:
+            detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
+        for_developers = _for_developers(outage) if settings.DEBUG else {}
+        response = program_response(request, 503, detail, **for_developers)
+        if response is None:
+            context = {"detail": detail, "for_developers": for_developers}
+            response = page_response("django_redsess/503.html", context, 503, "Sessions can't be reached.")
     if request.method in ("GET", "HEAD", "OPTIONS"):
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS_IF_IT_LASTS if lasts else RETRY_AFTER_SECONDS)
     _finish_refusal(response, instead_of)
@@ -181,6 +175,21 @@ def program_response(request: HttpRequest, status: int, detail: str, **more: Any
     if wants_problem_details(request):
         return problem_response(status, detail, **more)
     return JsonResponse({"detail": detail, **more}, status=status) if _wants_json(request) else None
+
+
+def page_response(template: str, context: dict[str, Any], status: int, line: str) -> HttpResponse:
+    """
+    Return an error as a page, which is rendered without the request: the user is unknown.
+
+    If rendering fails, the page is ``line``.
+    """
+    try:
+        return HttpResponse(render_to_string(template, context), status=status)
+    except Exception as failure:
+        # The site may not load templates from apps or collect static files. Or its own template may fail.
+        if not isinstance(failure, TemplateDoesNotExist):
+            logger.warning("The page %s can't be made: %s", template, type(failure).__name__)
+        return HttpResponse(line, status=status, content_type="text/plain; charset=utf-8")
 
 
 def problem_response(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:

@@ -66,8 +66,12 @@ class Guard(Protocol):
     def prepare(self, request: HttpRequest, session: SessionStore) -> None:
         """Prepare the session of ``request``, before anything has loaded it."""
 
-    def claim(self, request: Any) -> bytes:
-        """Return the id of the binding that ``request`` proves now. ``b""`` if it proves none."""
+    def claim(self, request: Any) -> bytes | None:
+        """
+        Return the id of the binding that ``request`` proves now. ``b""`` if it proves none.
+
+        None if requests without proof are admitted, and move last-seen times as all do.
+        """
 
     def admits(self, session: SessionStore, request: Any, sid: str, record: Record, now: int) -> bool:
         """

@@ -81,11 +81,14 @@ def seen_at(now: int) -> int:
     return now - now % (conf.TOUCH_INTERVAL * 1000 or 1)
 
 
-def read_session(sid: str, touch: Touch = Touch.NOTHING, claim: Callable[[], bytes] | None = None) -> Steps[Loaded]:
+def read_session(
+    sid: str, touch: Touch = Touch.NOTHING, claim: Callable[[], bytes | None] | None = None
+) -> Steps[Loaded]:
     """
     Read the record and the deadline of ``sid``, and touch the session as ``touch`` says.
 
-    If there is a guard, a session that is bound to a device is touched only if ``claim`` returns the id of its binding.
+    If there is a guard, a session that is bound to a device is touched only if ``claim`` returns the id of its binding,
+    or None.
 
     A session that this process has touched in the present ``TOUCH_INTERVAL`` is touched again only once a second, when
     the server's time is read. Its deadline is not read as long as that of its record is ahead and no time-out moves

@@ -351,8 +351,8 @@ class SessionStore(SessionBase):
             self.cookie = self.cookie._replace(late=True, was_guest=True)
         return admitted
 
-    def claim(self) -> bytes:
-        """Return the id of the binding that the request proves. ``b""`` if it proves none."""
+    def claim(self) -> bytes | None:
+        """Return what :meth:`Guard.claim` does of the request that has brought the session key."""
         request = self.bringing_request
         return b"" if binding.guard is None or request is None else binding.guard.claim(request)
 

@@ -41,6 +41,7 @@ from django_redsess.transport.keys import (
     sid_of,
     using,
 )
+from django_redsess.transport.pools import Clock
 from django_redsess.transport.steps import Pipeline, Steps, adrive, drive, in_store
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "Binding",
     "BindingChanged",
     "Client",
+    "Clock",
     "Keyspace",
     "Limit",
     "Notice",

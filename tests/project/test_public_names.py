@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from django_redsess import online
+from django_redsess.signals import UnprovenRequest, send_signals
 from tests.helpers.public_names import names_file, python
 from tests.helpers.tree import copy_tree
 
@@ -131,6 +132,8 @@ def test_receivers_get_what_the_file_says(heard: set[str]) -> None:
         assert Client().post("/login/", {"username": "alice", "password": "secret"}).status_code == 302
     online.block(alice, until=timezone.now() + timedelta(hours=1))
     online.unblock(alice)
+    unproven = UnprovenRequest("", "", timezone.now(), "", "", "", never_refreshed=True, refused=True)
+    send_signals([unproven])
     assert sorted(heard) == names_file.read(names_file.FILE.read_text(encoding="utf-8"))["Signals"]
 
 

@@ -7,7 +7,6 @@ identity provider. So the refusal of such a navigation goes on by itself, once. 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,8 +18,6 @@ from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import resolve_url
-from django.template import TemplateDoesNotExist
-from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.functional import Promise
@@ -33,7 +30,7 @@ from django_redsess.contrib.device_bound import protocol
 from django_redsess.contrib.device_bound.telling import tell
 from django_redsess.exceptions import SessionNotProven
 from django_redsess.online.labels import in_our_language
-from django_redsess.responses import cookie_key, program_response
+from django_redsess.responses import cookie_key, page_response, program_response
 from django_redsess.session.binding import YET_TO_BE_BOUND, Binding
 from django_redsess.session.client import read_client
 from django_redsess.session.record import Record, stored_client
@@ -41,15 +38,8 @@ from django_redsess.session.store import SessionStore, session_of, user_id_of
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import is_session_key, keyspace, sid_of
 
-BIND_WITHIN_MS = 60_000
-"""For how long after the sign-in a session opens that ``DEVICE_BOUND_REQUIRED`` wants to be bound."""
-
-JUST_BOUND_MS = 10_000
-"""For how long a session opens without proof for the client that has bound it: other requests may be under way."""
-
 SKIPPED = re.compile(r"\s*(unreachable|server_error|quota_exceeded)\s*(?:[;,]|$)")
 ENDPOINTS = ("register", "refresh")
-logger = logging.getLogger("django_redsess")
 
 
 class Refusal(NamedTuple):
@@ -94,8 +84,10 @@ class DeviceGuard:
         if session.visit is not None and _is_endpoint(request):
             session.visit.passive, session.visit.on_notice = True, None
 
-    def claim(self, request: Any) -> bytes:
-        """Return the id of the binding that ``request`` proves now. ``b""`` if it proves none."""
+    def claim(self, request: Any) -> bytes | None:
+        """Return the id of the binding that ``request`` proves now, or ``b""``. None if ``DEVICE_BOUND`` observes."""
+        if conf.DEVICE_BOUND == OBSERVE:
+            return None
         key = cookie_key(request) or ""
         partition = keyspace().of_sid(sid_of(key)) if is_session_key(key) else keyspace().partitions[0]
         proof, now = _proof_in(request), server_of(partition).clock.now()
@@ -107,13 +99,13 @@ class DeviceGuard:
         if _is_endpoint(request):
             return True
         if not binding.public_key:
-            if now <= record.login_ms + BIND_WITHIN_MS:
+            if now <= record.login_ms + protocol.CHALLENGE_MS:
                 return True
             refusal = BIND
         else:
             if proof is not None and proof.id == binding.id and protocol.is_fresh(proof, now):
                 return True
-            if now < binding.bound_at + JUST_BOUND_MS and read_client(request) == stored_client(record):
+            if now < binding.bound_at + protocol.JUST_BOUND_MS and read_client(request) == stored_client(record):
                 return True
             refusal = _refusal_of(request)
         refuses = conf.DEVICE_BOUND != OBSERVE
@@ -141,27 +133,24 @@ def require_binding(sender: Any, request: HttpRequest, user: Any, **kwargs: Any)
 
 
 def refused_response(refusal: Refusal, deletes_proof: bool, request: HttpRequest) -> HttpResponse:
-    """
-    Return the response 401 of ``refusal``: the page ``django_redsess/device_bound/not_proven.html``, or JSON.
-
-    The page is rendered without the request, since its user is unknown. If rendering fails, the page is a line of text.
-    """
+    """Return the response 401 of ``refusal``: a page, or JSON for other clients."""
     is_read = request.method in ("GET", "HEAD")
     with in_our_language():
-        detail = " ".join(filter(None, (str(refusal.said), str(refusal.advice))))
-        response = None if refusal.again is not None else program_response(request, 401, detail)
+        line = " ".join(filter(None, (str(refusal.said), str(refusal.advice))))
+        response = program_response(request, 401, line) if refusal.again is None else None
         if response is None:
-            # Without a URL, a page whose address has a fragment would not be asked again.
-            context = {"refusal": refusal, "url": request.get_full_path(), "is_read": is_read}
-            try:
-                context["sign_in_url"] = "" if refusal.again == 0 else _sign_in_url(request, is_read)
-                page = render_to_string("django_redsess/device_bound/not_proven.html", context)
-                response = HttpResponse(page, status=401)
-            except Exception as failure:
-                # The site may not load templates from apps or collect static files.
-                if not isinstance(failure, TemplateDoesNotExist):
-                    logger.warning("The page not_proven.html can't be made: %s", type(failure).__name__)
-                response = HttpResponse(detail, status=401, content_type="text/plain; charset=utf-8")
+            context = {
+                "title": refusal.title,
+                "detail": refusal.said,
+                "advice": refusal.advice,
+                "refresh": refusal.again,
+                # Without a URL, a page whose address has a fragment would not be asked again.
+                "url": request.get_full_path(),
+                "link": refusal.link,
+                "is_read": is_read,
+                "sign_in_url": "" if refusal is GO_ON else _sign_in_url(request, is_read),
+            }
+            response = page_response("django_redsess/device_bound/not_proven.html", context, 401, line)
     if refusal.again:
         response.headers["Retry-After"] = str(refusal.again)
     if deletes_proof:

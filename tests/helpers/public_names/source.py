@@ -114,7 +114,8 @@ def _sent_about_sessions() -> dict[str, set[str]]:
     now, found = datetime.now(UTC), dict[str, set[str]]()
     began = sent.BegunSession("", "", now, None, "", "")
     ended = sent.EndedSession("", "", sent.Reason.LOGOUT, now)
-    for name, event in (("sessions_began", began), ("sessions_ended", ended)):
+    unproven = sent.UnprovenRequest("", "", now, "", "", "", never_refreshed=False, refused=True)
+    for name, event in (("sessions_began", began), ("session_not_proven", unproven), ("sessions_ended", ended)):
         signal = Signal()
 
         def receive(signal: Signal, sender: object, name: str = name, **arguments: object) -> None:
