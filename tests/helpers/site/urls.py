@@ -3,6 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
+from django_redsess.contrib.device_bound.views import well_known
 from tests.helpers.both import paths
 from tests.helpers.site import views
 
@@ -46,6 +47,7 @@ urlpatterns = [
     path("", include("tests.helpers.site.accounts")),
     # Only with the app, they do something.
     path("device-bound/", include("django_redsess.contrib.device_bound.urls")),
+    path(".well-known/device-bound-sessions", well_known),
     path("", include("testproject.urls")),
 ]
 
