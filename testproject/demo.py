@@ -80,7 +80,8 @@ Browsers bind sessions to their devices by HTTPS only: HTTPS=1 make demo says ho
 """
 BINDING = """
 In Chromium, a session that begins here is bound to its device: a copy of its cookie opens nothing.
-Start it by this command, with a profile of its own and keys in a file instead of a security chip:
+Start it (or Google Chrome 146 or newer) by this command, with a profile of its own, and with keys in a file instead of
+a security chip:
 
   chromium --user-data-dir={profile} --ignore-certificate-errors-spki-list={trusted} \\
     --enable-features={features} {url}/
@@ -335,7 +336,7 @@ def _welcome(url: str, trusted: str) -> str:
         mails=MAILS.format(folder=_shown(Path(settings.EMAIL_FILE_PATH))) if has_history else "",
         manage=manage if port == "8000" else f"PORT={port} {manage}",
         past="" if moves else PAST,
-        binding=BINDING.format(url=url, trusted=trusted, features=https.SOFTWARE_KEYS, profile=_shown(profile))
+        binding=BINDING.format(url=url, trusted=trusted, features=https.SOFTWARE_KEYS, profile=profile)
         if trusted
         else NO_BINDING,
     )
