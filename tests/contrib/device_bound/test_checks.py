@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.conf.urls.i18n import i18n_patterns
-from django.core.checks.registry import registry
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import include, path, re_path
@@ -57,11 +56,8 @@ class WellKnown:
 
 
 @pytest.fixture
-def found(monkeypatch, settings) -> Callable[[str], list[str]]:
+def found(own_checks, settings) -> Callable[[str], list[str]]:
     """Return a function that returns the numbers that a check finds on a site of this app."""
-    # Checks that are imported are registered for the whole process. These are for sites that have the app.
-    for kind in ("registered_checks", "deployment_checks"):
-        monkeypatch.setattr(registry, kind, set(getattr(registry, kind)))
     module: ModuleType = import_module(f"{APP}.checks")
     settings.ROOT_URLCONF = Included
     settings.REDSESS = {}
