@@ -3,8 +3,7 @@ The protocol of device-bound sessions: the W3C draft of February 2026, as Chromi
 
 A *proof* is the value of the short-lived cookie. It has the id of a binding and the time at which it was issued. A
 *challenge* is a text that the browser signs: in a registration with a new key, which it sends along; in a refresh with
-the key of the binding. Proofs and challenges are authenticated by keys that are derived from ``SECRET_KEY``. So nothing
-is stored for them.
+the key of the binding. Both are authenticated by keys that are derived from ``SECRET_KEY``, so neither is stored.
 """
 
 from __future__ import annotations
@@ -90,29 +89,26 @@ def set_proof_cookie(response: HttpResponseBase, binding_id: bytes, now_ms: int)
         proof_cookie_name(),
         make_proof(binding_id, now_ms),
         max_age=conf.DEVICE_BOUND_SECONDS,
-        domain=settings.SESSION_COOKIE_DOMAIN,
-        path=settings.SESSION_COOKIE_PATH,
         secure=True,
         httponly=True,
-        samesite=settings.SESSION_COOKIE_SAMESITE,
+        **_cookie_attributes(),
     )
-
-
-def proof_attributes() -> str:
-    """Return the attributes of the proof cookie for the instructions. A browser compares them with the cookie's."""
-    domain, same_site = settings.SESSION_COOKIE_DOMAIN, settings.SESSION_COOKIE_SAMESITE
-    attributes = [f"Domain={domain}" if domain else "", f"Path={settings.SESSION_COOKIE_PATH}", "Secure", "HttpOnly"]
-    return "; ".join(filter(None, [*attributes, f"SameSite={same_site}" if same_site else ""]))
 
 
 def delete_proof_cookie(response: HttpResponseBase) -> None:
     """Delete the proof cookie. The browser then asks for another one."""
-    response.delete_cookie(
-        proof_cookie_name(),
-        path=settings.SESSION_COOKIE_PATH,
-        domain=settings.SESSION_COOKIE_DOMAIN,
-        samesite=settings.SESSION_COOKIE_SAMESITE,
-    )
+    response.delete_cookie(proof_cookie_name(), **_cookie_attributes())
+
+
+def proof_attributes() -> str:
+    """Return the attributes of the proof cookie for the instructions. A browser compares them with the cookie's."""
+    of_session = [f"{name}={value}" for name, value in _cookie_attributes().items() if value]
+    return "; ".join([*of_session, "Secure", "HttpOnly"])
+
+
+def _cookie_attributes() -> dict[str, Any]:
+    of_session = settings.SESSION_COOKIE_PATH, settings.SESSION_COOKIE_DOMAIN, settings.SESSION_COOKIE_SAMESITE
+    return dict(zip(("path", "domain", "samesite"), of_session, strict=True))
 
 
 def register_path() -> str:

@@ -37,7 +37,7 @@ from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import Steps, current_time
 
-RESPONSE, SESSION_ID = "Secure-Session-Response", "Sec-Secure-Session-Id"
+RESPONSE, SESSION_ID = "HTTP_SECURE_SESSION_RESPONSE", "HTTP_SEC_SECURE_SESSION_ID"
 
 Answering = Callable[[HttpRequest, SessionStore], Steps[HttpResponse]]
 
@@ -78,7 +78,7 @@ def register(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]
     if not protocol.is_unbound(record.binding):
         return _refused(403, "already_bound")
     try:
-        challenge, public_key = protocol.read_jws(request.headers.get(RESPONSE, ""))
+        challenge, public_key = protocol.read_jws(request.META.get(RESPONSE, ""))
     except JwsRefused as error:
         return _refused(400, str(error))
     if not protocol.is_registration_challenge(challenge, record.user_id, record.login_ms):
@@ -105,7 +105,7 @@ def refresh(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
     A browser that gets a 4xx other than 403, or ``"continue": false``, forgets the key for good. It keeps it, and asks
     again later, after a 503.
     """
-    if SESSION_ID not in request.headers:
+    if SESSION_ID not in request.META:
         # No browser has sent this by itself. Another site must not find out whether somebody is signed in.
         return _refused(400, "no_session_id")
     yield from session.opening()
@@ -114,10 +114,10 @@ def refresh(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
         # The browser is about to get a newer cookie, or the session has ended.
         return _refused(503, "late") if session.cookie.late else JsonResponse({"continue": False})
     binding, now = Binding.unpack(record.binding), (yield from _now(session))
-    if RESPONSE not in request.headers:
+    if RESPONSE not in request.META:
         return _challenged(request, binding, now, "no_jws")
     try:
-        challenge, _ = protocol.read_jws(request.headers[RESPONSE], binding.public_key)
+        challenge, _ = protocol.read_jws(request.META[RESPONSE], binding.public_key)
     except JwsRefused as error:
         return _refused(503 if abs(now - binding.bound_at) <= JUST_BOUND_MS else 400, str(error))
     at = protocol.read_refresh_challenge(challenge, binding.id)

@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import redis as redis_py
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from django_redsess import online, testing
@@ -38,7 +39,7 @@ class Orders(RuleBasedStateMachine):
         if hasattr(self, "opened"):
             self.opened.close()
 
-    @rule(seconds=...)
+    @rule(seconds=st.booleans())
     def time_passes(self, seconds: bool) -> None:
         ahead = 720 if seconds else 30
         self.opened.enter_context(testing.travel(ahead))
@@ -46,7 +47,7 @@ class Orders(RuleBasedStateMachine):
         if ahead > 600:
             self.owner.proof = None
 
-    @rule(user=...)
+    @rule(user=st.booleans())
     def sign_in(self, user: bool) -> None:
         name = "1" if user else "2"
         stays = self.user == name and self.bound_at is not None
@@ -98,13 +99,13 @@ class Orders(RuleBasedStateMachine):
         self.user, self.bound_at, self.offered_at, self.has_cookie = "nobody", None, None, False
 
     @precondition(lambda self: self.user != "nobody")
-    @rule(with_proof=...)
+    @rule(with_proof=st.booleans())
     def steal(self, with_proof: bool) -> None:
         self.thief.cookie, self.has_cookie = self.owner.cookie, True
         self.thief.proof = self.owner.proof if with_proof else None
 
     @precondition(lambda self: self.thief.cookie is not None)
-    @rule(path=...)
+    @rule(path=st.booleans())
     def use_copy(self, path: bool) -> None:
         before = dump(self.redis)
         answer = self.thief.send("get", "/held/who/" if path else "/held/write/colour/blue/")
