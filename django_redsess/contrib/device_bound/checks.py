@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from django.conf import settings
 from django.core import checks
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 from django.utils import translation
+from django.utils.module_loading import import_string
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, is_function, problem
 from django_redsess.conf import OBSERVE, conf
 from django_redsess.contrib.device_bound import views
+from django_redsess.contrib.device_bound.sockets import opens_without_proof
 from django_redsess.middleware import SessionMiddleware, places_of
 
 SECONDS_MIN = 300
@@ -105,6 +108,26 @@ def check_https(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = "Behind a proxy that ends HTTPS, no session is bound: Django takes all requests for plain HTTP."
     return [problem("W127", message, "Set SESSION_COOKIE_SECURE to True, or SECURE_PROXY_SSL_HEADER.")]
+
+
+@checks.register(checks.Tags.security)
+def check_sockets(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of sockets of Channels that open bound sessions without a proof."""
+    path = getattr(settings, "ASGI_APPLICATION", None)
+    if path is None or find_spec("channels") is None:
+        return []
+    try:
+        is_open = opens_without_proof(import_string(path))
+    except Exception:  # Whatever it imports may fail, as the server reports.
+        return []
+    if not is_open:
+        return []
+    message = f"A part of {path!r} has sessions of Channels: sockets open bound sessions without a proof."
+    hint = (
+        "Replace AuthMiddlewareStack(...) by CookieMiddleware(SessionMiddleware(SessionProofMiddleware("
+        "AuthMiddleware(...)))), with the third one from django_redsess.contrib.device_bound.sockets."
+    )
+    return [problem("W128", message, hint)]
 
 
 def _paths() -> list[str]:

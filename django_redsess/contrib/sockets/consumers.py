@@ -12,11 +12,10 @@ from channels.consumer import SyncConsumer
 from django.core.exceptions import ImproperlyConfigured
 
 from django_redsess.contrib.sockets.ended_sessions import End, WatchedSession, ends
+from django_redsess.contrib.sockets.handshakes import CLOSE_CODE, ask_for_proof, refuse
+from django_redsess.exceptions import SessionNotProven
 
 __all__ = ["SessionConsumerMixin"]
-
-CLOSE_CODE = 4401
-"""The code with which sockets of ended sessions are closed. Codes from 4000 on are for applications."""
 
 
 class SessionConsumerMixin:
@@ -31,7 +30,8 @@ class SessionConsumerMixin:
     ``accept()`` on, the session is watched. When it ends, :meth:`session_ended` is called within two seconds.
 
     ``accept()`` raises ImproperlyConfigured if the scope has no session, and what
-    :func:`~django_redsess.contrib.sockets.ends` raises. A derived class of a synchronous consumer raises TypeError.
+    :func:`~django_redsess.contrib.sockets.ends` raises. A socket whose session is bound to a device is refused if the
+    request that opens it brings no proof. A derived class of a synchronous consumer raises TypeError.
     """
 
     session_passive = False
@@ -71,9 +71,18 @@ class SessionConsumerMixin:
                 f"The scope of {type(self).__name__} has no session. Wrap the consumer in AuthMiddlewareStack or "
                 "SessionMiddlewareStack."
             )
+        # If no middleware has asked.
+        await ask_for_proof(scope["session"], scope)
         self.watched_session = await self._watching.enter_async_context(ends(scope["session"]))
         await super().accept(*args, **kwargs)  # type: ignore[misc]
         self._ending = asyncio.create_task(self._await_end(self.watched_session))
+
+    async def websocket_connect(self, message: dict[str, Any]) -> None:
+        """Open the socket. Refuse it if its session is bound to a device, and the request brought no proof."""
+        try:
+            await super().websocket_connect(message)  # type: ignore[misc]
+        except SessionNotProven as error:
+            await refuse(error, self.scope, self.base_send)  # type: ignore[attr-defined]
 
     async def websocket_receive(self, message: dict[str, Any]) -> None:
         """Take a message of the browser."""
@@ -94,7 +103,7 @@ class SessionConsumerMixin:
             # A handler may be about to send something when the session ends.
             nonlocal closed
             if not closed:
-                closed = message["type"] == "websocket.close"
+                closed = message["type"] in ("websocket.close", "websocket.http.response.body")
                 await send(message)
 
         async with AsyncExitStack() as self._watching:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -41,16 +42,26 @@ urlpatterns = [path("stream/", stream)]
 
 
 class Site:
-    """The site of the guide in a process of its own, whose sessions are on the server at ``url``."""
+    """
+    The site of the guide in a process of its own, whose sessions are on the server at ``url``.
 
-    def __init__(self, folder: Path, program: str, url: str) -> None:
+    ``settings`` come after its own, and ``replaced`` are changes of the guide's ``asgi.py``.
+    """
+
+    def __init__(
+        self, folder: Path, program: str, url: str, *, settings: str = "", replaced: Mapping[str, str] | None = None
+    ) -> None:
         shop = folder / "shop"
         shop.mkdir(parents=True)
         for block in blocks(DOCS / "howto" / "sockets.rst"):
             if block.caption:
                 (folder / block.caption).write_text(block.text)
-        for name, text in {"__init__": "", "settings": SETTINGS, "urls": URLS}.items():
+        for name, text in {"__init__": "", "settings": SETTINGS + settings, "urls": URLS}.items():
             (shop / f"{name}.py").write_text(text)
+        asgi = shop / "asgi.py"
+        for old, new in (replaced or {}).items():
+            assert old in asgi.read_text()
+            asgi.write_text(asgi.read_text().replace(old, new))
         self._sockets = ExitStack()
         self.port, self._errors = free_port(), folder / "errors"
         env = {"DJANGO_SETTINGS_MODULE": "shop.settings", "REDIS_URL": url, "REDSESS_DEMO_DIR": str(folder)}
@@ -80,9 +91,10 @@ class Site:
         """What the process has written."""
         return self._errors.read_text()
 
-    def chat(self, cookie: str) -> ClientConnection:
+    def chat(self, session_key: str, **cookies: str) -> ClientConnection:
         """Open a socket until :meth:`hang_up`. Raises InvalidStatus if it is refused."""
-        url, headers = f"ws://127.0.0.1:{self.port}/chat/", {"Cookie": f"sessionid={cookie}"}
+        sent = "; ".join(f"{name}={value}" for name, value in {"sessionid": session_key, **cookies}.items())
+        url, headers = f"ws://127.0.0.1:{self.port}/chat/", {"Cookie": sent}
         opened = connect(url, additional_headers=headers, open_timeout=SECONDS)
         return self._sockets.enter_context(opened)
 
