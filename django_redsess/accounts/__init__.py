@@ -10,11 +10,13 @@ are the self-service pages.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import SESSION_KEY
 from django.http import HttpRequest
 
+from django_redsess.exceptions import SessionNotProven
 from django_redsess.online.ending import end_all_of_users
 from django_redsess.session.store import session_of, user_id_of
 from django_redsess.session.user_limit import without_limit
@@ -58,7 +60,9 @@ def end_everywhere(user_id: str, request: HttpRequest | None, *, keep: str | Non
     # The present session is flushed below: otherwise its save would find it gone, and fail the request.
     is_own = False
     if session is not None and session.stored_sid not in (None, keep):
-        is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
+        # A request that can't prove its device does not use its session. That ends with the others.
+        with suppress(SessionNotProven):
+            is_own = str((yield from session.opening()).get(SESSION_KEY)) == user_id
     ended = yield from end_all_of_users([user_id], Reason.INVALIDATED, keep=keep, message=message)
     if session is not None and is_own:
         yield from session.flushing()

@@ -19,6 +19,7 @@ from django.template import engines
 from django.urls import path
 
 from django_redsess import online, viewed
+from django_redsess.accounts import logout_everywhere
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.sockets import ends
 from django_redsess.exceptions import SessionNotProven
@@ -332,9 +333,14 @@ def exists(request: HttpRequest) -> None:
     assert request.session.exists(key_of(request))
 
 
+def signs_out_everywhere(request: HttpRequest) -> None:
+    """By a link in a mail, say: the session is not used."""
+    logout_everywhere(User.objects.get(username="bob"))
+
+
 urlpatterns = [
     *(path(PATHS[name], answer_to(use)) for name, use in WAYS.items()),
-    *(path(f"{use.__name__}/", answer_to(use)) for use in (nothing, notes_a_view, creates, exists)),
+    *(path(f"{use.__name__}/", answer_to(use)) for use in (nothing, notes_a_view, creates, exists, signs_out_everywhere)),
 ]
 
 

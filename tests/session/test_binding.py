@@ -19,6 +19,8 @@ from tests.helpers.store import make_older
 from tests.session.records import BINDING
 from tests.session.visits import left, opened
 
+pytestmark = pytest.mark.on_cluster
+
 PROVED = BINDING._replace(proved_at=BINDING.proved_at + 300_000)
 OTHER = Binding(b"another ", 1_790_000_002_000, 1_790_000_002_000, b"\x03" * 33)
 

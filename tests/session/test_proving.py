@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import AsyncClient, Client
 
-from django_redsess import viewed
+from django_redsess import online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.session import binding as binding_module
 from django_redsess.session.record import data_of, unpack
@@ -107,6 +107,8 @@ def test_a_request_without_a_proof_opens_and_moves_nothing(redis, thief, name: s
     assert contents(redis) == before
 
 
+@pytest.mark.on_cluster
+@pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("thief", [("cookie", {}), ("header", {})], indirect=True, ids=["cookie", "header"])
 def test_the_answer_is_the_same_if_the_view_lets_the_exception_pass(redis, thief) -> None:
     before = contents(redis)
@@ -124,10 +126,15 @@ def test_a_request_with_a_proof_may_do_all_that(thief, name: str) -> None:
     assert answer.status_code == (400 if name == "clears, deletes" else 200)
 
 
+@pytest.mark.on_cluster
+@pytest.mark.both_servers
 @pytest.mark.usefixtures("partitions")
+@pytest.mark.parametrize("is_known", [True, False], ids=["the server knows the script", "it does not"])
 @pytest.mark.parametrize("thief", [("cookie", {})], indirect=True)
-def test_a_request_with_a_proof_is_a_visit(redis, thief, bound) -> None:
+def test_a_request_with_a_proof_is_a_visit(redis, thief, bound, is_known: bool) -> None:
     before = contents_of(redis, str(bound.sid))
+    if not is_known:
+        redis.script_flush()
     assert thief("reads", **PROOF).content == b"done"
     after = contents_of(redis, str(bound.sid))
     assert before.keys() == after.keys()
@@ -190,3 +197,14 @@ def test_no_proof_is_asked_for_without_a_request(bound, guard) -> None:
     assert viewed.recent(str(bound.sid))
     SessionStore(bound.session_key).flush()
     assert not SessionStore().exists(str(bound.session_key))
+
+
+def test_an_end_of_all_sessions_of_a_user_reaches_that_of_its_request_without_a_proof(new_session) -> None:
+    user = User.objects.get(username="bob")
+    session, other = new_session(str(user.pk)), new_session(str(user.pk))
+    session.bind(BINDING)
+    session.save()
+    answer = copy_of(session, "cookie")("signs_out_everywhere/", "?raises")
+    assert answer.status_code == 401
+    assert online.count(user_ids=[str(user.pk)]) == 0
+    assert not SessionStore().exists(str(other.session_key))
