@@ -338,9 +338,11 @@ def signs_out_everywhere(request: HttpRequest) -> None:
     logout_everywhere(User.objects.get(username="bob"))
 
 
+OTHERS = (nothing, notes_a_view, creates, exists, signs_out_everywhere)
+
 urlpatterns = [
     *(path(PATHS[name], answer_to(use)) for name, use in WAYS.items()),
-    *(path(f"{use.__name__}/", answer_to(use)) for use in (nothing, notes_a_view, creates, exists, signs_out_everywhere)),
+    *(path(f"{use.__name__}/", answer_to(use)) for use in OTHERS),
 ]
 
 

@@ -21,6 +21,7 @@ from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.functional import Promise
+from django.utils.http import escape_leading_slashes
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
@@ -145,7 +146,8 @@ def refused_response(refusal: Refusal, deletes_proof: bool, request: HttpRequest
                 "advice": refusal.advice,
                 "refresh": refusal.again,
                 # Without a URL, a page whose address has a fragment would not be asked again.
-                "url": request.get_full_path(),
+                # A path that begins with two slashes would be another site's address.
+                "url": escape_leading_slashes(request.get_full_path()),
                 "link": refusal.link,
                 "is_read": is_read,
                 "sign_in_url": "" if refusal is GO_ON else _sign_in_url(request, is_read),
