@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,7 +25,6 @@ from websockets.exceptions import InvalidStatus
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.device_bound import protocol
-from django_redsess.contrib.device_bound.checks import check_sockets
 from django_redsess.contrib.device_bound.sockets import SessionProofMiddleware
 from django_redsess.contrib.sockets.consumers import SessionConsumerMixin
 from testproject import servers
@@ -119,7 +119,7 @@ def test_a_socket_opens_with_the_proof_only(application) -> None:
     assert said(opened(application, session, proof())) == "hello 7"
     for wrong in (None, "x", proof(b"another1"), proof(seconds_ago=3600)):
         assert said(opened(application, session, wrong)) == ({"type": "websocket.close", "code": 4401},)
-    assert session.is_there() if hasattr(session, "is_there") else online.get(str(session.sid)) is not None
+    assert online.get(str(session.sid)) is not None
 
 
 @pytest.mark.parametrize("application", ASKS)
@@ -180,6 +180,18 @@ def test_a_consumer_for_http_answers_with_the_proof_only() -> None:
     assert (status(proof()), status(None)) == (200, 401)
 
 
+@pytest.fixture
+def found(own_checks, settings, monkeypatch) -> Callable[[str | None], list[str]]:
+    """Return a function that returns what the check finds in the application of ASGI at a path."""
+    from django_redsess.contrib.device_bound.checks import check_sockets
+
+    def find(path: str | None) -> list[str]:
+        settings.ASGI_APPLICATION = path
+        return [str(each.id) for each in check_sockets()]
+
+    return find
+
+
 ROUTES = [path("chat/", Echo.as_asgi()), path("page/", Page.as_asgi())]
 
 
@@ -200,17 +212,15 @@ ROUTES = [path("chat/", Echo.as_asgi()), path("page/", Page.as_asgi())]
         (URLRouter(ROUTES), False),
     ],
 )
-def test_a_check_finds_sockets_that_ask_for_no_proof(settings, monkeypatch, sockets: Any, is_told: bool) -> None:
+def test_a_check_finds_sockets_that_ask_for_no_proof(found, monkeypatch, sockets: Any, is_told: bool) -> None:
     application = ProtocolTypeRouter({"http": Page.as_asgi(), "websocket": sockets})
-    monkeypatch.setitem(__import__("sys").modules, "asgi_of_a_site", SimpleNamespace(application=application))
-    settings.ASGI_APPLICATION = "asgi_of_a_site.application"
-    assert [each.id for each in check_sockets()] == (["django_redsess.W128"] if is_told else [])
+    monkeypatch.setitem(sys.modules, "asgi_of_a_site", SimpleNamespace(application=application))
+    assert found("asgi_of_a_site.application") == (["django_redsess.W128"] if is_told else [])
 
 
 @pytest.mark.parametrize("wrong", [None, "no.such.application", "django_redsess.no_name"])
-def test_the_check_leaves_it_to_others_that_there_is_no_application(settings, wrong: str | None) -> None:
-    settings.ASGI_APPLICATION = wrong
-    assert check_sockets() == []
+def test_the_check_leaves_it_to_others_that_there_is_no_application(found, wrong: str | None) -> None:
+    assert found(wrong) == []
 
 
 PROVEN = "CookieMiddleware(SessionMiddleware(SessionProofMiddleware(AuthMiddleware(sockets))))"

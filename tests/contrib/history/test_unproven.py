@@ -146,6 +146,22 @@ def test_the_user_gets_one_mail_a_session(alice, settings, refused: bool) -> Non
 
 
 @pytest.mark.usefixtures("notify")
+def test_a_thief_of_a_bound_session_is_in_the_row_of_its_sign_in(new_device, later, alice) -> None:
+    row(alice)
+    browser = new_device()
+    form = {"username": "alice", "password": "secret"}
+    assert browser.post("/login/", form, user_agent=FIREFOX).status_code == 302
+    row(alice, ago=timedelta(0))
+    later(30)
+    browser.proof = None
+    for _ in range(2):
+        assert browser.send("get", "/account/sessions/", user_agent=THIEF).status_code == 401
+    of_row, bound, other = (stored(each) for each in SignIn.objects.order_by("login_ms"))
+    assert (of_row, bound, other) == (("", "", None), ("127.0.0.1", THIEF, True), ("", "", None))
+    assert len(mail.outbox) == 1
+
+
+@pytest.mark.usefixtures("notify")
 def test_no_mail_is_about_the_users_own_browser(alice) -> None:
     at = row(alice, agent=THIEF).created_at
     use(alice.pk, at, "192.0.2.7", THIEF.replace("142", "143"))
