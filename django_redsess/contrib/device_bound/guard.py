@@ -40,7 +40,6 @@ from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import is_session_key, keyspace, sid_of
 
 SKIPPED = re.compile(r"\s*(unreachable|server_error|quota_exceeded)\s*(?:[;,]|$)")
-ENDPOINTS = ("register", "refresh")
 
 
 class Refusal(NamedTuple):
@@ -82,30 +81,35 @@ class DeviceGuard:
 
     def prepare(self, request: HttpRequest, session: SessionStore) -> None:
         """Have a request of the browser for one of the two endpoints prolong nothing, and take no notice."""
-        if session.visit is not None and _is_endpoint(request):
+        if session.visit is not None and protocol.is_endpoint(request):
             session.visit.passive, session.visit.on_notice = True, None
 
     def claim(self, request: Any) -> bytes | None:
         """Return the id of the binding that ``request`` proves now, or ``b""``. None if ``DEVICE_BOUND`` observes."""
         if conf.DEVICE_BOUND == OBSERVE:
             return None
+        proof = _proof_in(request)
+        if proof is None:
+            return b""
         key = cookie_key(request) or ""
         partition = keyspace().of_sid(sid_of(key)) if is_session_key(key) else keyspace().partitions[0]
-        proof, now = _proof_in(request), server_of(partition).clock.now()
-        return proof.id if proof is not None and now is not None and protocol.is_fresh(proof, now) else b""
+        now = server_of(partition).clock.now()
+        return proof.id if now is not None and protocol.is_fresh(proof, now) else b""
 
     def admits(self, session: SessionStore, request: Any, sid: str, record: Record, now: int) -> bool:
         """Tell whether ``request`` may open the bound session. Raises SessionNotProven, as the protocol says."""
-        binding, proof = Binding.unpack(record.binding), _proof_in(request)
-        if _is_endpoint(request):
+        proof = _proof_in(request)
+        # Most requests are proven. The id comes first in a binding.
+        if proof is not None and record.binding.startswith(proof.id) and protocol.is_fresh(proof, now):
             return True
+        if protocol.is_endpoint(request):
+            return True
+        binding = Binding.unpack(record.binding)
         if not binding.public_key:
             if now <= record.login_ms + protocol.CHALLENGE_MS:
                 return True
             refusal = BIND
         else:
-            if proof is not None and proof.id == binding.id and protocol.is_fresh(proof, now):
-                return True
             if now < binding.bound_at + protocol.JUST_BOUND_MS and read_client(request) == stored_client(record):
                 return True
             refusal = _refusal_of(request)
@@ -146,8 +150,7 @@ def refused_response(refusal: Refusal, deletes_proof: bool, request: HttpRequest
                 "advice": refusal.advice,
                 "refresh": refusal.again,
                 # Without a URL, a page whose address has a fragment would not be asked again.
-                # A path that begins with two slashes would be another site's address.
-                "url": escape_leading_slashes(request.get_full_path()),
+                "url": _full_path(request),
                 "link": refusal.link,
                 "is_read": is_read,
                 "sign_in_url": "" if refusal is GO_ON else _sign_in_url(request, is_read),
@@ -167,6 +170,11 @@ def _proof_in(request: Any) -> protocol.Proof | None:
     return protocol.read_proof(text) if text else None
 
 
+def _full_path(request: HttpRequest) -> str:
+    """Return the address of ``request`` on this site. Browsers take a path that begins with ``//`` for another site."""
+    return escape_leading_slashes(request.get_full_path())
+
+
 def _refusal_of(request: Any) -> Refusal:
     if request.method != "GET" or request.META.get("HTTP_SEC_FETCH_MODE") != "navigate":
         return SIGN_IN
@@ -180,11 +188,6 @@ def _skipped(request: Any) -> str:
     said = request.META.get("HTTP_SECURE_SESSION_SKIPPED", "")
     found = SKIPPED.match(said)
     return found[1] if found else "other" if said else ""
-
-
-def _is_endpoint(request: Any) -> bool:
-    # The ends come first: each request of the site gets here.
-    return request.path_info.endswith(ENDPOINTS) and request.path in (protocol.register_path(), protocol.refresh_path())
 
 
 def _is_open_path(request: Any) -> bool:
@@ -216,7 +219,7 @@ def _sign_in_url(request: HttpRequest, leads_back: bool) -> str:
                 resolve("/" + parts.path.removeprefix(get_script_prefix()))
             except Resolver404:
                 continue
-            back = request.get_full_path()
+            back = _full_path(request)
         else:
             back = request.build_absolute_uri()
         return redirect_to_login(back, url).url if leads_back else url

@@ -72,6 +72,7 @@ def make_proof(binding_id: bytes, now_ms: int) -> str:
     return _signed("proof", binding_id + now_ms.to_bytes(TIME_SIZE, "big"))
 
 
+@lru_cache(maxsize=2048)
 def read_proof(text: str) -> Proof | None:
     """Return what ``text`` proves. None if this site has not made it. It may be old, and of any binding."""
     said = _said("proof", text, ID_SIZE + TIME_SIZE)
@@ -119,6 +120,12 @@ def register_path() -> str:
 def refresh_path() -> str:
     """Return the path of the endpoint for refreshes. ``""`` if the site has not included the URLs."""
     return _path_of("refresh")
+
+
+def is_endpoint(request: Any) -> bool:
+    """Tell whether ``request`` is for one of the two endpoints."""
+    # The ends come first: each request of the site gets here.
+    return request.path_info.endswith(("register", "refresh")) and request.path in (register_path(), refresh_path())
 
 
 def _path_of(name: str) -> str:
@@ -194,6 +201,7 @@ def _macs(purpose: str) -> list[blake2b]:
 def _forget_macs(*, setting: str, **kwargs: Any) -> None:
     if setting in ("SECRET_KEY", "SECRET_KEY_FALLBACKS"):
         _macs.cache_clear()
+        read_proof.cache_clear()
 
 
 setting_changed.connect(_forget_macs)

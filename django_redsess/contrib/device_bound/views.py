@@ -22,6 +22,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.urls import get_script_prefix
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -54,13 +55,21 @@ def _endpoint(answering: Answering) -> Callable[[HttpRequest], HttpResponse]:
         session = session_of(request)
         if session is None:
             return _refused(503, "no_session_middleware")
-        response = session.run_steps(answering(request, session))
-        # The middleware saves nothing more, and leaves the cookie of a session that is gone.
-        session.modified, session.pending = False, NOTHING_PENDING
-        session.cookie = COOKIE_UNCHANGED._replace(late=session.session_key is None)
-        return response
+        return session.run_steps(answering(request, session))
 
     return view
+
+
+def leave_session(request: HttpRequest, session: SessionStore, response: HttpResponseBase) -> None:
+    """
+    Have the middleware save nothing more of a request for an endpoint, and leave the cookie of a session that is gone.
+
+    It is called after the view, and after the middleware of the site, which may have written to the session, too: the
+    guard has let it in without a proof.
+    """
+    if protocol.is_endpoint(request):
+        session.modified, session.pending = False, NOTHING_PENDING
+        session.cookie = COOKIE_UNCHANGED._replace(late=session.session_key is None)
 
 
 @_endpoint
