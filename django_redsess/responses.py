@@ -136,7 +136,7 @@ def unavailable_response(
     session = session_of(request)
     outage = (session.unavailable if session is not None else None) or error
     if isinstance(outage, SessionNotProven):
-        return _finish_refusal(outage.respond(request), instead_of)
+        return without_log(_finish_refusal(outage.respond(request), instead_of))
     lasts = isinstance(outage, SessionStoreUnavailable) and outage.lasts
     with in_our_language():
         if lasts:
@@ -199,7 +199,7 @@ def problem_response(status: int, detail: str, *, kind: str = "about:blank", **m
 
 
 def without_log(response: HttpResponse) -> HttpResponse:
-    """Keep Django from logging this 503 as an error. The outage has already been logged once."""
+    """Keep Django from logging this response as an error. What it is about has been logged, as far as it has to be."""
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response
 
