@@ -110,7 +110,9 @@ class DeviceGuard:
                 return True
             refusal = BIND
         else:
-            if now < binding.bound_at + protocol.JUST_BOUND_MS and read_client(request) == stored_client(record):
+            is_new = abs(now - binding.bound_at) <= protocol.JUST_BOUND_MS
+            if is_new and read_client(request) == stored_client(record):
+                # The browser has sent it before it had the proof.
                 return True
             refusal = _refusal_of(request)
         refuses = conf.DEVICE_BOUND != OBSERVE
