@@ -35,15 +35,18 @@ class Store:
     def sid(self, name: str) -> str:
         return f"00{name:.<18}"
 
-    def record(self, name: str, user: str = "", *, login: int | None = None, size: int = 0) -> bytes:
+    def record(
+        self, name: str, user: str = "", *, login: int | None = None, size: int = 0, binding: bytes = b""
+    ) -> bytes:
         """Make a record with a new revision. A user signed in ``login`` milliseconds ago."""
         at = self.now - (login or 0) if user else 0
-        return pack(self.sid(name), Record(user, at, (self.now + AGE) // 1000, AGE // 1000, b"", urandom(size)))
+        deadline = (self.now + AGE) // 1000
+        return pack(self.sid(name), Record(user, at, deadline, AGE // 1000, b"", urandom(size), binding=binding))
 
-    def add(self, name: str, user: str = "", *, due: int = AGE, seen: int = 0, login: int = 0, size: int = 0) -> bytes:
+    def add(self, name: str, user: str = "", *, due: int = AGE, seen: int = 0, login: int = 0, **more: Any) -> bytes:
         """Write a session that is due in ``due`` milliseconds and was seen ``seen`` ago; return its record."""
         keys, sid = self.partition, self.sid(name)
-        record = self.record(name, user, login=login, size=size)
+        record = self.record(name, user, login=login, **more)
         self.client.hset(keys.login, sid, record)
         self.client.zadd(keys.expire, {sid: self.now + due})
         self.client.zadd(keys.recent if user else keys.guests, {sid: self.now - seen})
