@@ -22,6 +22,7 @@ from django_redsess.contrib.moving.other_store import ForeignStore
 from django_redsess.session import messages
 from django_redsess.session.other_store import EndBefore
 from tests.helpers.store import (
+    Binding,
     Client,
     Record,
     Visit,
@@ -66,6 +67,7 @@ class Session(NamedTuple):
     serializer: str = JSON
     encrypts: bool = False
     expiry: int | datetime | None = None
+    binding: Binding | None = None
 
 
 def _django_user(user: str, password_hash: str = "5ec2e7" + "0f" * 29) -> dict[str, Any]:
@@ -73,6 +75,11 @@ def _django_user(user: str, password_hash: str = "5ec2e7" + "0f" * 29) -> dict[s
     backend = "django.contrib.auth.backends.ModelBackend"
     return {SESSION_KEY: user, BACKEND_SESSION_KEY: backend, HASH_SESSION_KEY: password_hash}
 
+
+BINDING = Binding(b"binding.", 1_790_000_001_000, 1_790_000_601_000, b"\x02" + b"\x7f" * 32)
+"""Of a session that is bound to a device: with a key of ES256."""
+
+RSA_BINDING = BINDING._replace(id=b"another.", public_key=b"\xff" * 256)
 
 BUCKET_STEP = 300
 """Guests are this many buckets apart, so that they are in all of four partitions."""
@@ -100,6 +107,10 @@ SESSIONS = {
     "user, until the browser closes": Session("12", _django_user("12"), "203.0.113.13", FIREFOX, expiry=0),
     "user, until a date": Session("12", _django_user("12"), "203.0.113.14", FIREFOX, expiry=FOR_EVER),
     "user, moved here": Session("13", _django_user("13"), "203.0.113.15", FIREFOX),
+    "user, bound": Session("16", {**_django_user("16"), **BASKET}, "203.0.113.17", FIREFOX, binding=BINDING),
+    "user, bound, RSA": Session("16", _django_user("16"), binding=RSA_BINDING),
+    "user, bound, encrypted": Session("16", _django_user("16"), "203.0.113.18", FIREFOX, JSON, True, binding=BINDING),
+    "user, bound, backwards": Session("16", _django_user("16"), "", "", BACKWARDS, binding=BINDING),
     "user, new key": Session("14", _django_user("14"), "203.0.113.16", FIREFOX),
 }
 
@@ -166,6 +177,8 @@ def _saved(given: Session, number: int = 0) -> str:
             session.pending = session.pending._replace(own_key=key)
         if given.expiry is not None:
             session.set_expiry(given.expiry)
+        if given.binding is not None:
+            session.bind(given.binding)
         session.save(must_create=not given.user)
     return str(session.session_key)
 

@@ -134,11 +134,12 @@ def comparable(golden: Golden) -> dict[str, Any]:
 def _parts(sid: str, record: bytes, made_at: int) -> dict[str, Any]:
     """The parts of a record as docs/architecture and ``session/record.py`` describe them, without what is random."""
     encrypts, length = record[16] & 16, record[17]
-    seal_at = 18 + length + (6 if length else 0)
+    login_end = 18 + length + (6 if length else 0)
+    seal_at = login_end + (8 if record[16] & 128 else 0)
     header, rest = record[16:seal_at], record[seal_at:]
     opened = decrypted(sid, header, rest) if encrypts else rest[SEAL_SIZE:]
     assert opened is not None, f"{sid} can't be decrypted"
-    login = str(int.from_bytes(header[-6:], "big")) if length else ""
+    login = str(int.from_bytes(record[login_end - 6 : login_end], "big")) if length else ""
     return {
         "format": _text(record[:1]),
         "revision": "copied" if record[1:7] == COPIED else "",
@@ -147,6 +148,7 @@ def _parts(sid: str, record: bytes, made_at: int) -> dict[str, Any]:
         "how": header[0],
         "user": _text(header[2 : 2 + length]),
         "login": _hours(login, made_at),
+        "binding": _text(record[login_end:seal_at]),
         "client and data": opened.hex(),
         "around": len(rest) - len(opened),
     }

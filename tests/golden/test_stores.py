@@ -29,10 +29,12 @@ def session_of(golden: Golden, name: str) -> SessionStore:
 
 
 def has_data(session: SessionStore, given: Session, **more: Any) -> bool:
-    """Tell whether somebody with this session's cookie finds what was saved."""
-    found = dict(SessionStore(session.session_key).items())
+    """Tell whether somebody with this session's cookie finds what was saved, in a session that is bound if it was."""
+    opened = SessionStore(session.session_key)
+    found, record = dict(opened.items()), opened.snapshot.record
     found.pop("_session_expiry", None)
-    return found == {**given.data, **more}
+    is_bound = record is not None and record.binding == (given.binding.pack() if given.binding else b"")
+    return is_bound and found == {**given.data, **more}
 
 
 def rotated(session: SessionStore) -> SessionStore:
@@ -194,7 +196,7 @@ def test_it_is_refused_to_whom_it_does_not_suit(golden, settings) -> None:
 def test_it_is_cleaned_checked_and_repaired(golden, redis, capsys) -> None:
     assert sum(cleaning.expire_sessions()) == 0
     call_command("cleansessions", check=True)
-    assert "and 3 encrypted" in capsys.readouterr().out
+    assert "and 4 encrypted" in capsys.readouterr().out
     lost = sid_of(golden.session_keys["user"])
     partition = keyspace().of_sid(lost)
     for name in (partition.recent, partition.online_user, partition.online_user_of("7")):
