@@ -8,7 +8,9 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 
 from tests.helpers.device_browser import DeviceBrowser, jwk_of, make_key, sign
-from tests.helpers.store import keyspace
+from tests.helpers.outages import caches, full
+from tests.helpers.permissions import listed
+from tests.helpers.store import keyspace, make_older
 
 pytestmark = pytest.mark.usefixtures("users_in_no_table")
 
@@ -45,6 +47,15 @@ def thief(new_device, device, later) -> DeviceBrowser:
 
 def stored_records(redis: Any) -> dict[bytes, bytes]:
     return dict(redis.hgetall(keyspace().partitions[0].login))
+
+
+def last_seen(redis: Any, device: DeviceBrowser) -> float:
+    return float(redis.zscore(keyspace().partitions[0].recent, device.sid))
+
+
+def rights() -> list[str]:
+    """Return the rules that the docs give to the user of the server, but for its password."""
+    return [rule for rule in listed() if rule[0] in "+~&%"]
 
 
 def still_opens(device: DeviceBrowser) -> bool:
@@ -170,3 +181,81 @@ def test_a_request_for_an_endpoint_saves_nothing_that_other_middleware_writes(
     assert thief.send(method, path, **headers).status_code in (400, 403, 405)
     assert stored_records(redis) == before
     assert still_opens(device)
+
+
+@pytest.mark.parametrize("path", ["who", "count/x", "cycle", "sign-out", "sign-in/2", "item/a", "write/colour/red"])
+@pytest.mark.parametrize("how", [{}, OF_THIS_SITE, SKIPPED])
+def test_a_copy_does_nothing_to_the_session_at_the_sign_in_page(
+    settings, redis, device, thief, path: str, how: dict[str, str]
+) -> None:
+    # Whatever the sign-in page does with a session, it does with none or with a new one.
+    settings.LOGIN_URL = f"/held/{path}/"
+    before, records = device.cookie, stored_records(redis)
+    response = thief.send("get", settings.LOGIN_URL, **how)
+    assert response.status_code == 200
+    assert response.content in (b"nobody", b"0", b"done", b"ok", b"written")
+    key = response.cookies.get("sessionid")
+    assert key is None or key.value not in ("", before)
+    assert stored_records(redis).items() >= records.items()
+    assert still_opens(device)
+    assert device.cookie == before
+
+
+def test_a_link_from_another_site_to_the_sign_in_page_signs_nobody_out(settings, device, later) -> None:
+    settings.LOGIN_URL = "/held/count/x/"
+    later(30)
+    device.proof = None
+    response = device.send("get", settings.LOGIN_URL, **FROM_ANOTHER_SITE)
+    assert (response.status_code, list(response.cookies)) == (401, [])
+    assert device.get(settings.LOGIN_URL, **OF_THIS_SITE).content == b"0"
+    assert still_opens(device)
+
+
+def test_a_server_that_has_forgotten_its_scripts_is_told_them_again(redis, device) -> None:
+    for _ in range(2):
+        make_older(redis, str(device.sid), 20)
+        redis.script_flush()
+        seen = last_seen(redis, device)
+        assert device.send("get", "/held/who/").content == b"1"
+        assert last_seen(redis, device) > seen
+    redis.script_flush()
+    challenge = device.challenge()
+    redis.script_flush()
+    assert device.refresh_once(challenge).status_code == 200
+
+
+def test_on_a_full_server_proven_pages_open_and_a_refresh_is_tried_again_later(redis, device) -> None:
+    make_older(redis, str(device.sid), 20)
+    with full(redis):
+        assert device.send("get", "/held/who/").content == b"1"
+        assert device.refresh_once(device.challenge()).status_code == 503
+        assert device.bound
+    assert device.refresh_once(device.challenge()).status_code == 200
+    assert still_opens(device)
+
+
+def test_a_new_secret_key_with_the_old_one_as_fallback_keeps_all(settings, new_device, later) -> None:
+    device, other = new_device(), new_device(registers=False)
+    device.sign_in_as(1)
+    other.sign_in_as(2)
+    challenge = device.challenge()
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another secret key"
+    later(30)
+    assert device.send("get", "/held/who/").content == b"1"
+    assert device.refresh_once(challenge).status_code == 200
+    assert other.register().status_code == 200
+
+
+def test_the_rights_of_the_docs_are_enough(settings, server, redis, new_device) -> None:
+    redis.execute_command("ACL", "SETUSER", "shop", "reset", "on", "nopass", *rights())
+    settings.CACHES = caches(server.url.replace("redis://", "redis://shop:any@"))
+    device = new_device()
+    device.sign_in_as(1)
+    assert device.bound
+    make_older(redis, str(device.sid), 20)
+    seen = last_seen(redis, device)
+    assert device.send("get", "/held/who/").content == b"1"
+    assert last_seen(redis, device) > seen
+    assert device.refresh().status_code == 200
+    redis.execute_command("ACL", "DELUSER", "shop")
