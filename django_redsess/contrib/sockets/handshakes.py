@@ -31,7 +31,8 @@ async def ask_for_proof(session: Any, scope: dict[str, Any]) -> None:
     if session.snapshot.record is not None:
         # It was loaded before the request was known, and its user is in the scope: at no path does it go on as nobody.
         request.path = request.path_info = ""
-        session = SessionStore(session.session_key)
+        # Not type(): Channels has a lazy object around the session.
+        session = session.__class__(session.session_key)
     session.brought_by = request
     await session.arun_steps(session.proving())
 
