@@ -77,9 +77,7 @@ class _Topic(NamedTuple):
 
 def notify(sender: Any, user: AbstractBaseUser, sign_in: SignIn, **kwargs: Any) -> None:
     """Receive the signal ``new_device``. Raise nothing: the user has signed in."""
-    sender_of_request = sign_in.address, sign_in.user_agent
-    untold, told = {"is_told": False}, {"is_told": True}
-    _notify(user, sign_in, _Topic("a new device", "new_device", sign_in.created_at, *sender_of_request, untold, told))
+    _notify(user, sign_in, _new_device(sign_in))
 
 
 def notify_unproven(user: AbstractBaseUser, sign_in: SignIn) -> None:
@@ -89,13 +87,22 @@ def notify_unproven(user: AbstractBaseUser, sign_in: SignIn) -> None:
     A request with the address, browser and system of the sign-in is no reason for a mail. The version of the browser
     is not compared: it changes while the session lives.
     """
-    address, user_agent = sign_in.unproven_address, sign_in.unproven_user_agent
-    is_from_there = address == sign_in.address and browsers.browser_and_system(user_agent) == sign_in.client
-    if sign_in.unproven_at is None or is_from_there:
-        return
+    client = browsers.browser_and_system(sign_in.unproven_user_agent)
+    if (sign_in.unproven_address, client) != (sign_in.address, sign_in.client):
+        _notify(user, sign_in, _unproven(sign_in))
+
+
+def _new_device(sign_in: SignIn) -> _Topic:
+    sender = sign_in.address, sign_in.user_agent
+    return _Topic("a new device", "new_device", sign_in.created_at, *sender, {"is_told": False}, {"is_told": True})
+
+
+def _unproven(sign_in: SignIn) -> _Topic:
+    assert sign_in.unproven_at is not None  # noqa: S101
     at = to_aware(sign_in.unproven_at, not_before=sign_in.created_at)
+    sender = sign_in.unproven_address, sign_in.unproven_user_agent
     untold, told = {"unproven_told_at": None}, {"unproven_told_at": sign_in.unproven_at}
-    _notify(user, sign_in, _Topic("a session without proof", "unproven", at, address, user_agent, untold, told))
+    return _Topic("a session without proof", "unproven", at, *sender, untold, told)
 
 
 def _notify(user: AbstractBaseUser, sign_in: SignIn, topic: _Topic) -> None:

@@ -20,6 +20,7 @@ from tests.helpers.gallery.visits import (
     follow,
     of_user,
     read_mail,
+    read_mail_of_copy,
     refuse_password,
     unfold,
 )
@@ -76,6 +77,7 @@ PAGES: dict[str, tuple[str, str | Callable[[Visit], object]]] = {
     "api": ("admin", "/api/v1/"),
     "api-operation": ("admin", unfold),
     "mail": ("", read_mail),
+    "mail-of-copy": ("", read_mail_of_copy),
 }
 """Each page, with who looks at it ("": nobody who is signed in), and its path or what they do to see it."""
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import redis
 from django.contrib.auth.models import User
@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Error, Page
 
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.history import mails
+from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.receivers import row_of_beginning
 from testproject.people import FIREFOX_WINDOWS, PASSWORD
 from tests.helpers.browsing import LIST, sign_in, visiting
@@ -188,8 +189,19 @@ def unfold(visit: Visit) -> None:
 
 
 def read_mail(visit: Visit) -> None:
+    _read_mail(visit, mails._new_device)
+
+
+def read_mail_of_copy(visit: Visit) -> None:
+    _read_mail(visit, mails._unproven)
+
+
+def _read_mail(visit: Visit, topic_of: Callable[[SignIn], Any]) -> None:
     ours = {"HISTORY_SITE_URL": "https://shop.example"}
     with override_settings(LANGUAGE_CODE=visit.language, REDSESS=ours):
         user, at = User(pk=1, username="elif"), datetime.now(UTC)
-        mail = mails._message(user, row_of_beginning(1, at, "203.0.113.9", FIREFOX_WINDOWS), "elif@shop.example")
+        row = row_of_beginning(1, at, "203.0.113.9", FIREFOX_WINDOWS)
+        row.unproven_at, row.unproven_refused = at, True
+        row.unproven_address, row.unproven_user_agent = row.address, row.user_agent
+        mail = mails._message(user, row, topic_of(row), "elif@shop.example")
     visit.page.set_content(mail.alternatives[0][0])
