@@ -112,6 +112,9 @@ def test_all_are_listed_counted_and_found(golden) -> None:
         "user, encrypted",
     }
     assert names_of(golden, [each.sid for each in online.sessions(browser="safari")]) == {"user, second"}
+    bound = {name for name, each in SESSIONS.items() if each.binding is not None}
+    assert names_of(golden, [each.sid for each in online.sessions(device_bound=True)]) == bound
+    assert names_of(golden, [each.sid for each in everybody if each.device_bound]) == bound
 
 
 def test_who_was_ended_is_told(golden) -> None:
