@@ -89,6 +89,7 @@ def test_a_second_sign_in_in_the_same_session_leaves_a_binding_alone(new_device,
     required(everybody)
     device = signed_in(new_device)
     later(30)
+    device.registers = False
     device.sign_in_as(1)
     later(200)
     assert device.get("/held/who/").content == b"1"
