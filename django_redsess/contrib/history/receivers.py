@@ -137,7 +137,11 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
 
 
 def record_unproven(sender: Any, sessions: Sequence[UnprovenRequest], **kwargs: Any) -> None:
-    """Receive the signal ``session_not_proven``. Mail the users once the rows are stored."""
+    """
+    Receive the signal ``session_not_proven``. Mail the users once the rows are stored.
+
+    A browser that says that it could not prove itself is no news: most likely it is the user's own.
+    """
     at, using = to_column(known_server_time()), router.db_for_write(SignIn)
     rows = [
         SignIn(
@@ -149,8 +153,10 @@ def record_unproven(sender: Any, sessions: Sequence[UnprovenRequest], **kwargs: 
             unproven_refused=each.refused,
         )
         for each in sessions
-        if (key := user_key(each.user_id)) is not None
+        if not each.skipped and (key := user_key(each.user_id)) is not None
     ]
+    if not rows:
+        return
 
     def work() -> None:
         # The account may have been deleted, and its rows with it.

@@ -30,9 +30,17 @@ def alice() -> User:
     return User.objects.create_user("alice", "alice@shop.example", "secret")
 
 
-def use(user_id: Any, at: datetime, address: str = "203.0.113.9", agent: str = THIEF, *, refused: bool = True) -> None:
+def use(
+    user_id: Any,
+    at: datetime,
+    address: str = "203.0.113.9",
+    agent: str = THIEF,
+    *,
+    skipped: str = "",
+    refused: bool = True,
+) -> None:
     """Use the session that began ``at`` this time without proof."""
-    told = UnprovenRequest("s" * 20, str(user_id), at, address, agent, "", False, refused)
+    told = UnprovenRequest("s" * 20, str(user_id), at, address, agent, skipped, False, refused)
     for _, answer in session_not_proven.send_robust(UnprovenRequest, sessions=[told], request=None):
         assert answer is None
 
@@ -53,6 +61,14 @@ def test_the_last_request_is_in_the_row_of_its_sign_in(alice) -> None:
     assert stored(own) == ("2001:db8::9", "curl/8.14.1", True)
     assert (own.address, own.user_agent, own.ended_at) == ("192.0.2.7", FIREFOX, None)
     assert stored(other) == stored(others) == ("", "", None)
+
+
+@pytest.mark.usefixtures("notify")
+def test_a_browser_that_says_that_it_could_not_prove_itself_is_no_news(alice) -> None:
+    own = row(alice)
+    use(alice.pk, own.created_at, skipped="unreachable")
+    assert stored(own) == ("", "", None)
+    assert mail.outbox == []
 
 
 def test_a_guest_and_who_is_no_user_any_more_leave_no_row(alice) -> None:
