@@ -230,7 +230,8 @@ def refused_response(
         # The site does not load templates from apps.
         return None
     session = session_of(request)
-    if settings.SESSION_COOKIE_NAME in request.COOKIES and (session is None or session.session_key is None):
+    is_over = session is None or (session.session_key is None and not session.cookie.late)
+    if is_over and settings.SESSION_COOKIE_NAME in request.COOKIES:
         # Its session has ended.
         delete_session_cookie(response)
     return _finish_refusal(response, instead_of)

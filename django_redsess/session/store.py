@@ -363,7 +363,8 @@ class SessionStore(SessionBase):
         Nothing is loaded without a guard.
         """
         key, chosen = self.saved_key, self._session_key
-        if binding.guard is None or key is None or self.snapshot.record is not None:
+        # If it is late, its key is a new one of its own.
+        if binding.guard is None or key is None or self.snapshot.record is not None or self.cookie.late:
             return
         if isinstance(self.unavailable, SessionNotProven):
             raise copy(self.unavailable)

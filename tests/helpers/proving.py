@@ -14,6 +14,7 @@ import redis as redis_py
 from asgiref.sync import iscoroutinefunction
 from django.contrib.auth import alogin, login
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import CreateError
 from django.http import HttpRequest, HttpResponse
 from django.template import engines
 from django.urls import path
@@ -24,6 +25,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.contrib.sockets import ends
 from django_redsess.exceptions import SessionNotProven
 from django_redsess.locking import one_at_a_time
+from django_redsess.responses import with_problem_details
 from django_redsess.session.binding import Binding
 from tests.helpers.store import sid_of
 
@@ -329,6 +331,11 @@ def creates(request: HttpRequest) -> None:
     request.session.create()
 
 
+def saves_anew(request: HttpRequest) -> None:
+    with suppress(CreateError):
+        made(request).save(must_create=True)
+
+
 def exists(request: HttpRequest) -> None:
     assert request.session.exists(key_of(request))
 
@@ -338,11 +345,12 @@ def signs_out_everywhere(request: HttpRequest) -> None:
     logout_everywhere(User.objects.get(username="bob"))
 
 
-OTHERS = (nothing, notes_a_view, creates, exists, signs_out_everywhere)
+OTHERS = (nothing, notes_a_view, creates, saves_anew, exists, signs_out_everywhere)
 
 urlpatterns = [
     *(path(PATHS[name], answer_to(use)) for name, use in WAYS.items()),
     *(path(f"{use.__name__}/", answer_to(use)) for use in OTHERS),
+    path("signs_in_by_api/", with_problem_details(answer_to(signs_in))),
 ]
 
 

@@ -28,7 +28,7 @@ from tests.helpers.proving import (
     contents,
     contents_of,
 )
-from tests.helpers.site import MIDDLEWARE
+from tests.helpers.site import MIDDLEWARE, TEMPLATES
 from tests.helpers.store import make_older, server_of
 from tests.helpers.visitors import Browser
 
@@ -46,7 +46,7 @@ def guard(monkeypatch) -> HeaderGuard:
 
 @pytest.fixture(autouse=True)
 def site(settings) -> None:
-    settings.ROOT_URLCONF = "tests.helpers.proving"
+    settings.ROOT_URLCONF, settings.TEMPLATES = "tests.helpers.proving", TEMPLATES
     settings.MIDDLEWARE = [MIDDLEWARE[0], "tests.helpers.proving.FindsByHeader", *MIDDLEWARE[1:]]
     settings.REDSESS = {**settings.REDSESS, "VIEWED_GUESTS": True, "SLIDING": True, "IDLE_TIMEOUT": 300_000}
     User.objects.create_user("bob")
@@ -187,8 +187,8 @@ def test_a_view_that_is_recorded_makes_no_page_depend_on_the_cookie(settings, ne
 
 def test_a_new_session_beside_the_bound_one_needs_no_proof(redis, thief, bound) -> None:
     before = contents_of(redis, str(bound.sid))
-    assert thief("creates/", "?raises").status_code == 200
-    assert thief("exists/", "?raises").status_code == 200
+    for name in ("creates/", "saves_anew/", "exists/"):
+        assert thief(name, "?raises").status_code == 200
     assert contents_of(redis, str(bound.sid)) == before
 
 
@@ -208,3 +208,11 @@ def test_an_end_of_all_sessions_of_a_user_reaches_that_of_its_request_without_a_
     assert answer.status_code == 401
     assert online.count(user_ids=[str(user.pk)]) == 0
     assert not SessionStore().exists(str(other.session_key))
+
+
+@pytest.mark.parametrize("thief", [("cookie", {})], indirect=True)
+def test_a_sign_in_as_nobody_that_is_refused_leaves_the_cookie(thief, set_limit) -> None:
+    set_limit(1, "refuse")
+    assert thief("signs_in", "?as-nobody&raises").status_code == 200
+    answer = thief("signs_in_by_api/", "?as-nobody&raises")
+    assert (answer.status_code, list(answer.cookies)) == (403, [])
