@@ -1,7 +1,7 @@
-"""In whatever order things happen: the browser with the key is always let in, and a copy of its cookies is not."""
+"""In whatever order things happen: the browser with the key is always let in, and copies of its cookies are not."""
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis as redis_py
 from hypothesis import strategies as st
@@ -13,10 +13,24 @@ from tests.helpers.properties import run_machine
 from tests.helpers.store import dump
 
 REFRESH = "/device-bound/refresh"
+SOON, LATE = 30, 720
+"""Seconds. A challenge lives longer than the first, and a proof less long than the second."""
+
+yes_or_no = st.sampled_from([True, False])
+waits = st.sampled_from([LATE, SOON, 0])
+users = st.sampled_from([1, 2])
+
+
+class Proof(NamedTuple):
+    """A proof cookie that the owner has had; for which binding it was issued, and when."""
+
+    cookie: str | None = None
+    binding: int = 0
+    issued_at: int = 0
 
 
 class Orders(RuleBasedStateMachine):
-    """A browser that binds its sessions, and a thief who copies what it has at one moment."""
+    """A browser that binds its sessions, and a thief who has a copy of each cookie that it ever had."""
 
     redis: redis_py.Redis
     new_device: Any
@@ -25,109 +39,103 @@ class Orders(RuleBasedStateMachine):
     def begin(self) -> None:
         self.opened = ExitStack()
         self.opened.enter_context(testing.own_store())
-        self.now = 0
         self.owner: DeviceBrowser = self.new_device(registers=False)
         self.thief: DeviceBrowser = self.new_device(registers=False)
-        self.user = "nobody"
-        # Of the owner's session: whether it is bound, and since when; and the offer, if it is good.
-        self.bound_at: int | None = None
+        self.now, self.user = 0, "nobody"
+        # Of the owner's session: when it was offered to be bound, when it was bound, and the number of the binding.
         self.offered_at: int | None = None
-        # Whether the thief has the cookie of the owner's present session.
-        self.has_cookie = False
+        self.bound_at: int | None = None
+        self.binding = 0
+        # What the thief has: the owner's session keys, and proofs. The first is none.
+        self.keys, self.proofs = [""], [Proof()]
+        self.sign_in(1, registers=True)
 
     def teardown(self) -> None:
         if hasattr(self, "opened"):
             self.opened.close()
 
-    @rule(seconds=st.booleans())
-    def time_passes(self, seconds: bool) -> None:
-        ahead = 720 if seconds else 30
-        self.opened.enter_context(testing.travel(ahead))
-        self.now += ahead
-        if ahead > 600:
+    def _wait(self, seconds: int) -> None:
+        self.opened.enter_context(testing.travel(seconds))
+        self.now += seconds
+        if self.now - self.proofs[-1].issued_at >= 600:
             self.owner.proof = None
 
-    @rule(user=st.booleans())
-    def sign_in(self, user: bool) -> None:
-        name = "1" if user else "2"
-        stays = self.user == name and self.bound_at is not None
+    @rule(user=users, registers=yes_or_no)
+    def sign_in(self, user: int, registers: bool) -> None:
+        stays = self.user == str(user) and self.bound_at is not None
         self.owner.offer = None
-        assert self.owner.sign_in_as(int(name)).status_code == 200
+        assert self.owner.sign_in_as(user).status_code == 200
         assert (self.owner.offer is None) == stays
-        self.user, self.has_cookie = name, False
+        self.user = str(user)
         if not stays:
             self.bound_at, self.offered_at = None, self.now
+        if registers:
+            self.register()
 
-    @precondition(lambda self: self.owner.offer is not None)
-    @rule()
+    @rule(seconds=waits)
+    def register_later(self, seconds: int) -> None:
+        self._wait(seconds)
+        self.register()
+
     def register(self) -> None:
-        answer = self.owner.register()
-        is_good = self.bound_at is None and self.offered_at is not None and self.now - self.offered_at <= 30
-        assert (answer.status_code == 200) == is_good
+        if self.owner.offer is None:
+            return
+        is_good = self.user != "nobody" and self.bound_at is None and self.now - (self.offered_at or 0) <= SOON
+        assert (self.owner.register().status_code == 200) == is_good
         if is_good:
-            self.bound_at = self.now
+            self.bound_at, self.binding = self.now, self.binding + 1
+            self._has_new_proof()
 
-    @rule()
-    def refresh(self) -> None:
+    @rule(seconds=waits)
+    def refresh(self, seconds: int) -> None:
+        self._wait(seconds)
         answer = self.owner.refresh()
-        if answer is not None:
-            assert answer.status_code == 200
-            assert (self.owner.bound is not None) == (self.bound_at is not None)
+        assert answer is None or answer.status_code == 200
+        assert self.bound_at is None or self.owner.bound is not None
+        if answer is not None and self.owner.bound is not None:
+            self._has_new_proof()
 
-    @rule()
-    def lose_proof(self) -> None:
-        self.owner.proof = None
+    def _has_new_proof(self) -> None:
+        self.proofs.append(Proof(self.owner.proof, self.binding, self.now))
 
     @precondition(lambda self: self.user != "nobody")
     @rule()
     def change_key(self) -> None:
         self.owner.get("/held/cycle/")
-        self.has_cookie = False
-
-    @rule()
-    def sign_out(self) -> None:
-        self.owner.get("/held/sign-out/")
-        self._over()
 
     @precondition(lambda self: self.user != "nobody")
-    @rule()
-    def end(self) -> None:
-        assert len(online.end(self.owner.sid)) == 1
-        self._over()
+    @rule(ends=yes_or_no, comes_back=yes_or_no)
+    def leave(self, ends: bool, comes_back: bool) -> None:
+        if ends:
+            assert len(online.end(self.owner.sid)) == 1
+        else:
+            self.owner.get("/held/sign-out/")
+        self.user, self.bound_at = "nobody", None
+        if comes_back:
+            self.sign_in(1, registers=True)
 
-    def _over(self) -> None:
-        self.user, self.bound_at, self.offered_at, self.has_cookie = "nobody", None, None, False
-
-    @precondition(lambda self: self.user != "nobody")
-    @rule(with_proof=st.booleans())
-    def steal(self, with_proof: bool) -> None:
-        self.thief.cookie, self.has_cookie = self.owner.cookie, True
-        self.thief.proof = self.owner.proof if with_proof else None
-
-    @precondition(lambda self: self.thief.cookie is not None)
-    @rule(path=st.booleans())
-    def use_copy(self, path: bool) -> None:
-        before = dump(self.redis)
-        answer = self.thief.send("get", "/held/who/" if path else "/held/write/colour/blue/")
+    @rule(seconds=waits, age=st.sampled_from([1, 2, 3, 0]), key_age=st.sampled_from([1, 1, 1, 2]), writes=yes_or_no)
+    def use_copies(self, seconds: int, age: int, key_age: int, writes: bool) -> None:
+        """Use a copy of a session key with one of the last proofs, or without any."""
+        self._wait(seconds)
+        proof = self.proofs[-age] if 0 < age <= len(self.proofs) else self.proofs[0]
+        self.thief.cookie, self.thief.proof = self.keys[-min(key_age, len(self.keys))], proof.cookie
+        is_present, before = self.thief.cookie == self.owner.cookie, dump(self.redis)
+        answer = self.thief.send("get", "/held/write/colour/blue/" if writes else "/held/who/")
         if answer.status_code == 401:
             assert dump(self.redis) == before
-        if not self.has_cookie or self.bound_at is None or self.now - self.bound_at < 10:
-            return
-        if self.thief.proof is None:
-            assert answer.status_code == 401
+        if not is_present or self.user == "nobody":
+            assert answer.content in (b"nobody", b"done") or answer.status_code == 400
+        elif self.bound_at is None:
+            assert answer.status_code == 200
+        elif self.now > self.bound_at:
+            is_proven = proof.cookie and proof.binding == self.binding and self.now - proof.issued_at <= 600
+            assert answer.status_code == (200 if is_proven else 401)
 
-    @precondition(lambda self: self.thief.cookie is not None)
-    @rule()
-    def use_copy_of_everything_too_late(self) -> None:
-        """After the life of the proof, a copy opens nothing, whatever else it has."""
-        if self.has_cookie and self.bound_at is not None:
-            self.time_passes(True)
-            assert self.thief.send("get", "/held/who/").status_code == 401
-
-    @precondition(lambda self: self.thief.cookie is not None)
     @rule()
     def refresh_with_another_key(self) -> None:
         named = {"sec_secure_session_id": '"sessionid@testserver"'}
+        self.thief.cookie, self.thief.proof = self.keys[-1], self.proofs[-1].cookie
         answer = self.thief.send("post", REFRESH, **named)
         if "Secure-Session-Challenge" in answer:
             challenge = answer["Secure-Session-Challenge"].split('"')[1]
@@ -137,9 +145,15 @@ class Orders(RuleBasedStateMachine):
 
     @invariant()
     def the_owner_is_let_in(self) -> None:
-        if hasattr(self, "owner"):
-            answer = self.owner.get("/held/who/")
-            assert (answer.status_code, answer.content.decode()) == (200, self.user)
+        if not hasattr(self, "owner"):
+            return
+        refreshes = self.owner.refreshes
+        answer = self.owner.get("/held/who/")
+        assert (answer.status_code, answer.content.decode()) == (200, self.user)
+        if self.owner.refreshes > refreshes and self.owner.bound is not None:
+            self._has_new_proof()
+        if self.owner.cookie not in (None, self.keys[-1]):
+            self.keys.append(self.owner.cookie)
 
 
 def test_any_order(users_in_no_table, redis: redis_py.Redis, new_device) -> None:
