@@ -118,7 +118,7 @@ def test_a_browser_that_could_not_prove_itself_tries_again(lost, word: str) -> N
     assert response["Retry-After"] == "5"
     assert page.text.startswith("Not available for the moment")
     assert "Your browser could not reach this site" in page.text
-    assert "This page tries again every five seconds." in page.text
+    assert "This page tries again every five seconds. You are still signed in." in page.text
     assert set(page.links) == {"Try again", "Sign in again"}
 
 

@@ -50,7 +50,10 @@ def test_a_session_that_is_not_bound_opens_for_a_minute(new_device, required, la
     later(62)
     response = device.get("/held/who/", accept="text/html")
     assert (response.status_code, list(response.cookies)) == (401, [])
-    assert "a session must be bound to your device" in response.content.decode()
+    text = response.content.decode()
+    assert "<h1>This browser can’t be used for your account</h1>" in text
+    assert "For your account, a session must be bound to your device. This browser has not done that." in text
+    assert "Sign in again with another browser, such as a current version of Chrome or Edge." in text
     later(6000)
     assert device.get("/held/write/colour/blue/").status_code == 401
 
