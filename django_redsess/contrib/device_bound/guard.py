@@ -216,7 +216,7 @@ def _sign_in_url(request: HttpRequest, leads_back: bool) -> str:
     of_admin = [url for url in _admin_login_urls(request) if request.path.startswith(url.removesuffix("login/"))]
     for url in of_admin or _login_urls():
         parts = urlsplit(url)
-        if parts.netloc in ("", request.get_host()):
+        if not parts.netloc or parts.netloc == request.get_host():
             try:
                 resolve("/" + parts.path.removeprefix(get_script_prefix()))
             except Resolver404:
