@@ -104,7 +104,7 @@ class DeviceGuard:
             return True
         if protocol.is_endpoint(request):
             return True
-        binding = Binding.unpack(record.binding)
+        binding, refuses = Binding.unpack(record.binding), conf.DEVICE_BOUND != OBSERVE
         if not binding.public_key:
             if now <= record.login_ms + protocol.CHALLENGE_MS:
                 return True
@@ -114,8 +114,9 @@ class DeviceGuard:
             if is_new and read_client(request) == stored_client(record):
                 # The browser has sent it before it had the proof.
                 return True
-            refusal = _refusal_of(request)
-        refuses = conf.DEVICE_BOUND != OBSERVE
+            # A browser asks for no proof while it has one, and the refusal deletes an old one.
+            is_old = proof is not None and proof.id == binding.id
+            refusal = _refusal_of(request, had_no_chance=is_old and refuses)
         if refusal is SIGN_IN and request.META.get("HTTP_SEC_FETCH_SITE") != "cross-site":
             tell(request, sid, record, binding, skipped=_skipped(request), refused=refuses)
         if not refuses:
@@ -177,10 +178,10 @@ def _full_path(request: HttpRequest) -> str:
     return escape_leading_slashes(request.get_full_path())
 
 
-def _refusal_of(request: Any) -> Refusal:
+def _refusal_of(request: Any, *, had_no_chance: bool) -> Refusal:
     if request.method != "GET" or request.META.get("HTTP_SEC_FETCH_MODE") != "navigate":
         return SIGN_IN
-    if request.META.get("HTTP_SEC_FETCH_SITE") == "cross-site":
+    if had_no_chance or request.META.get("HTTP_SEC_FETCH_SITE") == "cross-site":
         return GO_ON
     return TRY_AGAIN if _skipped(request) else SIGN_IN
 

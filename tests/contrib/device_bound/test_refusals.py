@@ -60,6 +60,15 @@ def test_who_comes_from_another_site_goes_on_by_itself_once(lost) -> None:
     assert lost.get("/held/who/", **FROM_US).content == b"1"
 
 
+def test_who_has_a_proof_that_is_too_old_goes_on_by_itself_once(device, later) -> None:
+    """A browser whose clock is late still has it, and does not ask for another one."""
+    later(700)
+    page = Page(device.send("get", "/held/who/", **FROM_US))
+    assert page.refresh == "0; url=/held/who/"
+    device.proof = None
+    assert Page(device.send("get", "/held/who/", **FROM_US)).refresh is None
+
+
 ADDRESSES = [
     ("/plain/", "a=1&b=2", "/plain/?a=1&b=2"),
     ("/plain/", "next=//evil.example/;url=//evil.example/", "/plain/?next=//evil.example/;url=//evil.example/"),
