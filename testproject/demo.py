@@ -173,11 +173,11 @@ def _is_https(given: str) -> bool:
 def _encrypt(server: Server) -> str:
     """Let ``server`` speak HTTPS. Return the hash by which Chromium trusts its certificate."""
     # Imported here: the shop itself needs no certificate.
-    from testproject.https import make_certificate
+    from testproject.https import context_of, make_certificate
 
-    context, trusted = make_certificate(HOST)
+    certificate, trusted = make_certificate(HOST)
     # The handshake is a part of each request's own thread: a slow client would hold up all others.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.socket = context_of(certificate).wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     return trusted
 
 

@@ -21,8 +21,8 @@ SOFTWARE_KEYS = "DeviceBoundSessions,EnableBoundSessionCredentialsSoftwareKeysFo
 DAYS = 30
 
 
-def make_certificate(host: str) -> tuple[ssl.SSLContext, str]:
-    """Return a context with a new certificate for the address ``host``, and the hash by which Chromium trusts it."""
+def make_certificate(*hosts: str) -> tuple[bytes, str]:
+    """Return a new certificate for these names and addresses with its key, and the hash by which Chromium trusts it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "The demo shop")]), datetime.now(UTC)
     certificate = (
@@ -33,17 +33,30 @@ def make_certificate(host: str) -> tuple[ssl.SSLContext, str]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=DAYS))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_named(host) for host in hosts]), critical=False)
         .sign(key, hashes.SHA256())
     )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    trusted = base64.b64encode(hashlib.sha256(public).digest()).decode()
+    return private + certificate.public_bytes(serialization.Encoding.PEM), trusted
+
+
+def _named(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def context_of(certificate: bytes) -> ssl.SSLContext:
+    """Return the context of a server with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
         # Python loads keys from files only. Nobody else can read this folder.
         path = Path(folder, "demo.pem")
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+        path.write_bytes(certificate)
         context.load_cert_chain(path)
-    public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return context, base64.b64encode(hashlib.sha256(public).digest()).decode()
+    return context

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from testproject.people import PASSWORD
 from testproject.shop.catalogue import load_catalogue
@@ -16,7 +16,7 @@ from tests.helpers.demo import Demo, running
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def playwright() -> Iterator[Playwright]:
     if CHROMIUM is None:
         if "REDSESS_SKIP_NOTHING" in os.environ:
             pytest.fail(NO_BROWSER)
@@ -24,9 +24,15 @@ def browser() -> Iterator[Browser]:
     # Playwright runs an event loop in this thread, in which Django would refuse the tests' own queries. Other tests
     # may follow: it ends with those of this folder.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as launched:
-        yield launched
+    with sync_playwright() as started:
+        yield started
     del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as launched:
+        yield launched
 
 
 @pytest.fixture
