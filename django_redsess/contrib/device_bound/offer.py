@@ -14,7 +14,7 @@ from django_redsess.contrib.device_bound.protocol import (
     ALGORITHMS,
     is_unbound,
     make_registration_challenge,
-    register_path,
+    path_of,
 )
 from django_redsess.session.store import SessionStore, session_of, user_id_of
 
@@ -31,7 +31,7 @@ def offer_binding(sender: Any, request: HttpRequest, user: AbstractBaseUser, **k
 
 def _send_offer(session: SessionStore, response: HttpResponseBase) -> None:
     # The session is saved by now. A session that is used in another engine's store has no record of ours to bind.
-    record, path = session.snapshot.record, register_path()
+    record, path = session.snapshot.record, path_of("register")
     if record is None or not record.user_id or not is_unbound(record.binding) or not path:
         return
     if session.began_in_other_store is None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -112,27 +113,19 @@ def _cookie_attributes() -> dict[str, Any]:
     return dict(zip(("path", "domain", "samesite"), of_session, strict=True))
 
 
-def register_path() -> str:
-    """Return the path of the endpoint for registrations. ``""`` if the site has not included the URLs."""
-    return _path_of("register")
-
-
-def refresh_path() -> str:
-    """Return the path of the endpoint for refreshes. ``""`` if the site has not included the URLs."""
-    return _path_of("refresh")
-
-
-def is_endpoint(request: Any) -> bool:
-    """Tell whether ``request`` is for one of the two endpoints."""
-    # The ends come first: each request of the site gets here.
-    return request.path_info.endswith(("register", "refresh")) and request.path in (register_path(), refresh_path())
-
-
-def _path_of(name: str) -> str:
+def path_of(name: str) -> str:
+    """Return the path of the endpoint ``register`` or ``refresh``. ``""`` if the site has not included the URLs."""
     try:
         return reverse(f"redsess_device_bound:{name}")
     except NoReverseMatch:
         return ""
+
+
+def is_endpoint(request: Any) -> bool:
+    """Tell whether ``request`` is for one of the two endpoints."""
+    # The end of the path comes first: each request of the site gets here.
+    name = request.path_info[-8:].removeprefix("/")
+    return name in ("register", "refresh") and bool(request.path == unquote(path_of(name)))
 
 
 def is_unbound(packed: bytes) -> bool:

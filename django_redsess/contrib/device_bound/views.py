@@ -119,10 +119,15 @@ def refresh(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
         return _refused(400, "no_session_id")
     yield from session.opening()
     record = session.snapshot.record
-    if record is None or protocol.is_unbound(record.binding):
-        # The browser is about to get a newer cookie, or the session has ended.
+    if record is None:
+        # The session has ended, or the browser is about to get a newer cookie.
         return _refused(503, "late") if session.cookie.late else JsonResponse({"continue": False})
-    binding, now = Binding.unpack(record.binding), (yield from _now(session))
+    now = yield from _now(session)
+    if protocol.is_unbound(record.binding):
+        # A browser that is binding this session now would forget the new key instead of an older one.
+        is_new = abs(now - record.login_ms) <= JUST_BOUND_MS
+        return _refused(503, "not_bound_yet") if is_new else JsonResponse({"continue": False})
+    binding = Binding.unpack(record.binding)
     if RESPONSE not in request.META:
         return _challenged(request, binding, now, "no_jws")
     try:
@@ -189,7 +194,7 @@ def _proven(request: HttpRequest, binding: Binding, now: int) -> HttpResponse:
     response = JsonResponse(
         {
             "session_identifier": _session_identifier(request),
-            "refresh_url": protocol.refresh_path(),
+            "refresh_url": protocol.path_of("refresh"),
             "scope": scope,
             "credentials": [cookie],
         }

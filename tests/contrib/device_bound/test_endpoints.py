@@ -314,13 +314,19 @@ def test_a_session_that_is_gone_ends_in_the_browser_in_good_order(new_device: Ne
     assert "A phone was lost." in device.get("/who-and-messages/").content.decode()
 
 
-def test_an_unbound_session_has_nothing_to_refresh(new_device: NewDevice) -> None:
+def test_an_unbound_session_has_nothing_to_refresh(new_device: NewDevice, moved: Callable[[float], Any]) -> None:
     device = new_device(registers=False)
-    for path in ("/held/who/", "/held/write/colour/red/", f"{device.views}/held/sign-in/1/"):
+    for path in ("/held/who/", "/held/write/colour/red/"):
         device.get(path)
         answer = device.send("post", REFRESH, **IDENTIFIER)
         assert (answer.status_code, json.loads(answer.content)) == (200, {"continue": False})
         assert list(answer.cookies) == []
+    device.sign_in_as(1)
+    # The browser may be about to bind the session: it would forget that key, and not one of before.
+    assert refused(device.send("post", REFRESH, **IDENTIFIER)) == (503, "not_bound_yet")
+    with moved(11):
+        answer = device.send("post", REFRESH, **IDENTIFIER)
+        assert (answer.status_code, json.loads(answer.content)) == (200, {"continue": False})
 
 
 def test_a_late_cookie_is_no_reason_to_forget_the_key(new_device: NewDevice) -> None:
