@@ -26,14 +26,15 @@ from django_redsess.online.listing import (
     ROWS_MAX,
     USERS_MAX,
     Position,
+    SessionFilter,
     count_in_lists,
     iterate_pages,
     page_after,
     position_of,
     rows_end,
+    seconds_of_active,
 )
 from django_redsess.online.searching import LookedThrough, SearchMatcher, SearchResult, search
-from django_redsess.online.session_filter import SessionFilter, seconds_of_active
 from django_redsess.session.client import parse_network, require_network
 from django_redsess.session.store import user_id_of
 from django_redsess.transport.steps import drive

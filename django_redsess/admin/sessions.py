@@ -35,9 +35,8 @@ from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
-from django_redsess.online.listing import SIDS_MAX, moving_from
+from django_redsess.online.listing import SIDS_MAX, SessionFilter, moving_from
 from django_redsess.online.samples import Present
-from django_redsess.online.session_filter import SessionFilter
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session import binding

@@ -42,8 +42,7 @@ from django_redsess.online import labels
 from django_redsess.online.browsers import browser_name
 from django_redsess.online.ending import BulkEnding
 from django_redsess.online.labels import shortly
-from django_redsess.online.listing import USERS_MAX
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import USERS_MAX, SessionFilter
 from django_redsess.session import user_limit
 from django_redsess.session.store import user_id_of
 from django_redsess.signals import EndedSession

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from django_redsess.online import blocking, ending, listing, samples, searching, statistics
 from django_redsess.online.ending import BulkEnding, end_all_of_users
-from django_redsess.online.listing import Order, Session, sessions_of
+from django_redsess.online.listing import (
+    Guests,
+    Order,
+    SearchFilters,
+    Session,
+    SessionFilter,
+    filter_of,
+    seconds_of_active,
+    sessions_of,
+)
 from django_redsess.online.samples import Sample
 from django_redsess.online.searching import LookedThrough
-from django_redsess.online.session_filter import Guests, SearchFilters, SessionFilter, filter_of, seconds_of_active
 from django_redsess.online.statistics import Totals
 from django_redsess.session import notice, reading
 from django_redsess.session.binding import Binding, names_device

@@ -8,9 +8,8 @@ from itertools import chain
 
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
-from django_redsess.online.listing import Session, lists_of, read_list_rows, sessions_of, sids_of
+from django_redsess.online.listing import Session, SessionFilter, lists_of, read_list_rows, sessions_of, sids_of
 from django_redsess.online.searching import find_matching
-from django_redsess.online.session_filter import SessionFilter
 from django_redsess.session import binding, messages, notice, operations
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.other_store import EndBefore, OtherStore, other_store, stores_of_site

@@ -16,30 +16,30 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.conf import conf
 from django_redsess.session.binding import names_device
-from django_redsess.session.client import Client
+from django_redsess.session.client import Client, require_network
 from django_redsess.session.encryption import KeyMissing
-from django_redsess.session.other_store import other_store, sibling_stores
+from django_redsess.session.other_store import other_store
 from django_redsess.session.record import RecordError, log_left_out, stored_client, unpack
-from django_redsess.transport import packing, scripts
+from django_redsess.transport import scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.packing import pack_head, pack_tail
 from django_redsess.transport.partitions import EntryLists, Scored, ask_each, batches, merged, together, with_scores
-from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, drive, in_store, ms_in, time_of
+from django_redsess.transport.steps import EndedSessions, ScriptCall, Steps, drive, ms_in, time_of
 
 logger = logging.getLogger("django.security.SuspiciousSession")
+
+ACTIVE_SECONDS = 300
+"""A session that was seen in the last so many seconds is active."""
 
 USERS_MAX = 1000
 """The most users whose sessions one call may count or list. Each user's list costs one read."""
 
 SIDS_MAX = 1000
 """The most sessions that a request of the admin or the API can end by their sids."""
-
-SAME_SIGN_IN_MAX = 10
-"""The most sessions that are found by a user and the millisecond of a sign-in."""
 
 ROWS_MAX = 10_000
 """The most rows by rank in several partitions: each page reads all rows before it, too."""
@@ -50,7 +50,91 @@ CONSIDERED_MAX = scripts.CONSTANTS["CONSIDERED_MAX"]
 SIZE_STEP = 1024
 """In bytes. Sizes are rounded up to whole steps."""
 
+Guests = bool | Literal["only"]
+
 Order = Literal["created_at", "-created_at", "last_seen_at", "-last_seen_at"]
+
+
+def seconds_of_active() -> float:
+    """Return the ``active_seconds`` of a filter that keeps active sessions."""
+    # The time when a session was seen is rounded down to TOUCH_INTERVAL.
+    return ACTIVE_SECONDS + conf.TOUCH_INTERVAL
+
+
+class SearchFilters(TypedDict, total=False):
+    """The filters by what only a session's record has: the client that last saved it, and the binding."""
+
+    network: str | None
+    browser: str | None
+    system: str | None
+    device_bound: bool | None
+
+
+class SessionFilter(NamedTuple):
+    """
+    Which sessions to list, count or end. Without arguments: all signed-in sessions.
+
+    ``user_ids`` keeps the sessions of these users: primary keys as text, at most 1 000. ``guests`` adds guests'
+    sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``. ``active_seconds`` keeps the sessions
+    that were seen in the last so many seconds. ``network``, ``browser`` and ``system`` are about the request that last
+    saved the session, and ``device_bound`` keeps those that are bound to a device, or are not: see
+    :func:`django_redsess.online.sessions`.
+    """
+
+    user_ids: tuple[str, ...] | None = None
+    guests: Guests = False
+    active_seconds: float | None = None
+    network: str | None = None
+    browser: str | None = None
+    system: str | None = None
+    device_bound: bool | None = None
+
+    @property
+    def names_client(self) -> bool:
+        """Whether the filter is about networks, browsers or systems."""
+        return not (self.network is None and self.browser is None and self.system is None)
+
+    @property
+    def needs_search(self) -> bool:
+        """Whether the filter is about what no list has: networks, browsers, systems, bindings."""
+        return self.names_client or self.device_bound is not None
+
+    @property
+    def without_search(self) -> SessionFilter:
+        """The same filter without what has to be searched for."""
+        return self._replace(network=None, browser=None, system=None, device_bound=None)
+
+    @property
+    def only_by_seen(self) -> bool:
+        """Whether the only possible order is by last seen."""
+        return self.active_seconds is not None or (self.guests and self.user_ids is None)
+
+    def has_all_of(self, user_id: str) -> bool:
+        """Tell whether all sessions of this user match."""
+        some_only = self.needs_search or self.active_seconds is not None
+        return not some_only and (self.guests != "only" if self.user_ids is None else user_id in self.user_ids)
+
+    def has_list(self, *, by_seen: bool) -> bool:
+        """Tell whether sorted sets have the sessions in this order. Then a page is read by rank."""
+        return self.user_ids is None or (len(self.user_ids) == 1 and not (by_seen or self.active_seconds))
+
+
+def filter_of(
+    user_ids: Sequence[str] | None,
+    guests: Guests = False,
+    active_seconds: float | None = None,
+    **searched: Unpack[SearchFilters],
+) -> SessionFilter:
+    """Return a filter. Raises ValueError as :func:`django_redsess.online.sessions` does, except for too many users."""
+    if isinstance(user_ids, str):
+        raise ValueError("user_ids must be a list of ids, not a text.")
+    if active_seconds is not None and not active_seconds >= 0:
+        raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
+    if guests == "only" and user_ids is not None:
+        raise ValueError("user_ids can't be given with guests='only': guests are not users.")
+    if (network := searched.get("network")) is not None:
+        searched["network"] = require_network(network).text
+    return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds, **searched)
 
 
 class ListRow(NamedTuple):
@@ -205,26 +289,6 @@ def _list_row(row: tuple[bytes, bytes, bytes, bytes, bytes, bytes]) -> ListRow:
     signed_in = time_of(created_at) if created_at else None
     newest_item = item.decode(errors="replace")
     return ListRow(sid.decode(), signed_in, time_of(last_seen_at), time_of(expires_at), newest_item, record)
-
-
-def _sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
-    found = yield from _sids_of_sign_ins_here(sign_ins)
-    for store in sibling_stores():
-        there = yield from in_store(store, _sids_of_sign_ins_here, sign_ins)
-        found = [here or others for here, others in zip(found, there, strict=True)]
-    return found
-
-
-def _sids_of_sign_ins_here(sign_ins: Sequence[tuple[str, int]]) -> Steps[list[list[str]]]:
-    partitions = [keyspace().of_user(user_id) for user_id, _ in sign_ins]
-
-    def pack_range(number: int, at: int) -> bytes:
-        user_id, login_ms = sign_ins[number]
-        name = partitions[number].online_user_of(user_id)
-        return packing.pack_command("ZRANGE", name, login_ms, login_ms, "BYSCORE", "LIMIT", 0, SAME_SIGN_IN_MAX)
-
-    replies = yield from ask_each("sign_ins", partitions, pack_range, 1)
-    return [sids_of((member,) for member in members) for [members] in replies]
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +524,7 @@ def sessions_of(rows: Iterable[ListRow], user_ids: Collection[str] | None = None
                 raise RecordError("it is in the list of a user whose it is not")
             user_id, (address, user_agent) = record.user_id, stored_client(record)
             size = rounded_size(len(record.data))
-            is_bound = names_device(record.binding)
+            is_bound = bool(record.binding) and names_device(record.binding)
         except (RecordError, KeyMissing) as error:
             log_left_out(sid, error)
             if owners is not None:
@@ -548,20 +612,6 @@ def count_with_time(session_filter: SessionFilter) -> tuple[int, int]:
     """Count the sessions of all partitions. Return also the server's time in milliseconds, as of the count."""
     counts = drive(together(count_calls(session_filter)))
     return sum(sessions for sessions, _ in counts), max((at for _, at in counts), default=0)
-
-
-def sids_of_sign_ins(sign_ins: Sequence[tuple[str, int]]) -> list[list[str]]:
-    """
-    Return for each user id and login time in milliseconds the sids of that user's sessions with it. Due ones count.
-
-    While sessions move from another store of this engine, they may be there.
-    """
-    return drive(_sids_of_sign_ins(sign_ins))
-
-
-def are_live(sign_ins: Sequence[tuple[str, int]]) -> list[bool]:
-    """Tell of each user id and login time in milliseconds whether a session of that user has it. Due ones count."""
-    return [bool(sids) for sids in sids_of_sign_ins(sign_ins)]
 
 
 def moving_from() -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django_redsess.online.session_filter import seconds_of_active
+from django_redsess.online.listing import seconds_of_active
 from django_redsess.signals import Reason
 from django_redsess.transport import scripts
 from django_redsess.transport.partitions import on_each, together

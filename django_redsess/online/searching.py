@@ -19,6 +19,7 @@ from django_redsess.clock import monotonic
 from django_redsess.online.browsers import is_browser, is_system
 from django_redsess.online.listing import (
     Session,
+    SessionFilter,
     count_in_lists,
     lists_of,
     milliseconds,
@@ -27,7 +28,6 @@ from django_redsess.online.listing import (
     sessions_of,
     sids_of,
 )
-from django_redsess.online.session_filter import SessionFilter
 from django_redsess.session.binding import names_device
 from django_redsess.session.client import require_network, unpack_client
 from django_redsess.session.encryption import KeyMissing

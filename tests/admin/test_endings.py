@@ -18,7 +18,7 @@ from django_redsess.admin import OnlineSessionAdmin, ending, log_entries
 from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.online import ending as ending_of_many
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter
 from tests.helpers.admin_pages import (
     CONFIRM,
     END,

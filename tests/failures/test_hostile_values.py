@@ -19,8 +19,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.checks.moving import seconds_since_first_move
 from django_redsess.contrib.prometheus import metrics_page
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.online.listing import iterate_pages
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter, iterate_pages
 from tests.helpers.accounts import PASSWORD, sign_in
 from tests.helpers.admin_pages import LIST, page_of
 from tests.helpers.api import API

@@ -12,7 +12,7 @@ from django.test import Client
 from benchmarks.fill import fill
 from django_redsess import online
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter
 from tests.helpers.outages import PATIENCE, caches
 from tests.helpers.store import stored
 

@@ -12,8 +12,7 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SignInRefused
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.listing import count_with_time
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter, count_with_time
 from django_redsess.session.lock import SessionLock
 from django_redsess.session.record import django_times
 from django_redsess.transport.pools import TIME_FRESH_SECONDS

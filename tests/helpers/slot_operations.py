@@ -23,7 +23,7 @@ from django_redsess.contrib.moving.copying import copy_session
 from django_redsess.contrib.moving.growing import transfer
 from django_redsess.contrib.moving.other_store import ForeignStore, find_beginning
 from django_redsess.online import blocking, ending, listing
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter
 from django_redsess.session import eviction
 from django_redsess.session.lock import SessionLock
 from django_redsess.session.other_store import EndBefore

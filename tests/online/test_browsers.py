@@ -15,8 +15,8 @@ from django_redsess.online.browsers import (
     known_client,
     system_of,
 )
+from django_redsess.online.listing import SessionFilter
 from django_redsess.online.searching import SearchMatcher
-from django_redsess.online.session_filter import SessionFilter
 from tests.helpers.store import AGENTS, WINDOW_BITS, Client, pack_client
 
 pytestmark = pytest.mark.unit

@@ -11,8 +11,7 @@ from benchmarks.fill import fill
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.online import listing
-from django_redsess.online.listing import iterate_pages
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter, iterate_pages
 from django_redsess.signals import EndedSession, Reason
 from tests.helpers.online import notice_of, sign_in
 from tests.helpers.store import (

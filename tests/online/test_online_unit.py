@@ -7,7 +7,7 @@ import pytest
 
 from django_redsess import accounts, online, viewed
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter
 
 pytestmark = pytest.mark.unit
 

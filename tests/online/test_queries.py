@@ -22,8 +22,7 @@ from django_redsess.backend import SessionStore
 from django_redsess.models import OnlineSession
 from django_redsess.online import listing
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.listing import count_with_time
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter, count_with_time
 from tests.helpers.store import (
     Record,
     bucket_of_user,

@@ -24,7 +24,7 @@ from django.utils.deprecation import MiddlewareMixin
 from django_redsess import accounts, cleaning, online
 from django_redsess.backend import SessionStore
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter
 from django_redsess.session import operations
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice

@@ -22,8 +22,7 @@ from django_redsess.contrib.api.schemas import (
     answers,
 )
 from django_redsess.online.fields import OWN_SESSION, describe_sessions
-from django_redsess.online.listing import Position, page_after
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import Position, SessionFilter, page_after
 from django_redsess.session.store import user_id_of
 
 router = Router(tags=["Your own sessions"])

@@ -38,7 +38,8 @@ from django_redsess.contrib.history.stored_sign_ins import (
 )
 from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
-from django_redsess.online.listing import SIDS_MAX, sids_of_sign_ins
+from django_redsess.online.listing import SIDS_MAX
+from django_redsess.online.sign_ins import sids_of_sign_ins
 from django_redsess.past_sign_ins import with_places
 from django_redsess.permissions import rules
 from django_redsess.session.client import Network, parse_network

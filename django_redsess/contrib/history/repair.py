@@ -24,8 +24,8 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.receivers import FROM_CLIENT, existing_users, ms_of, row_of_beginning, upsert
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.labels import server_time
-from django_redsess.online.listing import are_live, iterate_pages
-from django_redsess.online.session_filter import SessionFilter
+from django_redsess.online.listing import SessionFilter, iterate_pages
+from django_redsess.online.sign_ins import are_live
 from django_redsess.querysets import user_key
 from django_redsess.times import to_column
 

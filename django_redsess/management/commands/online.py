@@ -36,10 +36,17 @@ from django_redsess.online import Session, fields, labels
 from django_redsess.online.browsers import browser_name
 from django_redsess.online.fields import ExportedRow, csv_row, exported_row
 from django_redsess.online.labels import known_server_time, printable
-from django_redsess.online.listing import ROWS_MAX, USERS_MAX, iterate_pages, moving_from, rows_end
+from django_redsess.online.listing import (
+    ROWS_MAX,
+    USERS_MAX,
+    filter_of,
+    iterate_pages,
+    moving_from,
+    rows_end,
+    seconds_of_active,
+)
 from django_redsess.online.samples import count_evicted
 from django_redsess.online.searching import LookedThrough, search
-from django_redsess.online.session_filter import filter_of, seconds_of_active
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.client import parse_network
 from django_redsess.session.store import user_id_of

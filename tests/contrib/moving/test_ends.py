@@ -25,7 +25,7 @@ from django_redsess.contrib.history import repair
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.sockets import ended_sessions
 from django_redsess.exceptions import SignInRefused
-from django_redsess.online.listing import are_live
+from django_redsess.online.sign_ins import are_live
 from tests.contrib.moving.conftest import grow, session_of
 from tests.helpers.site import MIDDLEWARE
 from tests.helpers.store import Store, using

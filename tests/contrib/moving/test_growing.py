@@ -21,8 +21,7 @@ from django_redsess.contrib.moving.growing.stores import site_stores
 from django_redsess.contrib.moving.growing.transfer import transfer_sessions
 from django_redsess.exceptions import SessionLimitReached
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.listing import moving_from
-from django_redsess.online.session_filter import filter_of
+from django_redsess.online.listing import filter_of, moving_from
 from tests.contrib.moving.conftest import grow, session_of
 from tests.contrib.moving.test_ends import OWN, in_own_store, sign_in, the_store_before, user_in
 from tests.contrib.moving.test_interleavings import Work
