@@ -182,7 +182,7 @@ def test_pages_in_each_language(admin: Page, keep_picture: KeepPicture) -> None:
             assert fit, (language, path, width)
 
 
-def test_pages_of_the_shop(visitor: Visitor, settings: Any, keep_picture: KeepPicture) -> None:
+def test_pages_of_the_shop(visitor: Visitor, server: Server, settings: Any, keep_picture: KeepPicture) -> None:
     people.bring_in_shoppers()
     Product.objects.create(slug="long", name="Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen")
     page = visitor()
@@ -206,6 +206,8 @@ def test_pages_of_the_shop(visitor: Visitor, settings: Any, keep_picture: KeepPi
     ):
         browser = Client(headers={"user-agent": user_agent}, REMOTE_ADDR=address)
         browser.post("/login/", {"username": "alice", "password": PASSWORD})
+    for session in online.of_user(User.objects.get(username="alice"))[::2]:
+        make_bound(server.client, session.sid)
     fit(OWN, of="own")
     use_our_templates(settings)
     fit(OWN, of="own-plain")
