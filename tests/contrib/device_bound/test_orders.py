@@ -156,5 +156,5 @@ class Orders(RuleBasedStateMachine):
             self.keys.append(self.owner.cookie)
 
 
-def test_any_order(users_in_no_table, redis: redis_py.Redis, new_device) -> None:
+def test_any_order(partitions: int, users_in_no_table, redis: redis_py.Redis, new_device) -> None:
     run_machine(type("Here", (Orders,), {"new_device": staticmethod(new_device)}), redis)
