@@ -24,13 +24,16 @@ from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.conf import conf
 from django_redsess.session import operations
+from django_redsess.session.binding import BindingChanged
 from django_redsess.session.client import Client
+from django_redsess.session.record import unpack
 from django_redsess.session.state import Visit
 from django_redsess.transport.keys import keyspace, sid_of
 from django_redsess.transport.steps import drive
 from tests.helpers.oracle import disagreements
 from tests.helpers.properties import SIGN_IN, Data, exactly, merged, run_machine, values
 from tests.helpers.store import make_due
+from tests.session.records import BINDING
 
 pytestmark = pytest.mark.both_servers
 
@@ -46,11 +49,12 @@ ADDRESSES = ("192.0.2.1", "2001:db8::7")
 
 @dataclass
 class Stored:
-    """A session as it should be stored; ``items`` are those it viewed, newest first."""
+    """A session as it should be stored; ``items`` are those it viewed, newest first. ``b""`` stands for no binding."""
 
     data: Data
     items: list[str] = field(default_factory=list)
     created_at: datetime | None = None
+    binding: bytes = b""
 
 
 @dataclass
@@ -59,6 +63,7 @@ class Actor:
     A request: its session object, and what should be in it.
 
     ``key`` is what its session is stored under, None for none. ``base`` is what it has read, None if it has not.
+    ``bound_to`` is the binding that it has read, and ``binds`` the one that its next save stores.
     """
 
     session: SessionStore
@@ -68,6 +73,8 @@ class Actor:
     rotates: bool = False
     signs_in: bool = False
     late: bool = False
+    bound_to: bytes | None = None
+    binds: bytes | None = None
 
 
 def user_of(data: Data) -> str:
@@ -125,8 +132,9 @@ class Sessions(RuleBasedStateMachine):
             self.actors[number] = Actor(session)
         elif session_key in self.stored:
             session.get("a")
-            data = self.stored[session_key].data
-            self.actors[number] = Actor(session, session_key, deepcopy(data), deepcopy(data))
+            stored = self.stored[session_key]
+            base, mine = deepcopy(stored.data), deepcopy(stored.data)
+            self.actors[number] = Actor(session, session_key, base, mine, bound_to=stored.binding)
         else:
             session.get("a")
             # Who comes with the cookie that a guest had may go on as a guest.
@@ -198,6 +206,16 @@ class Sessions(RuleBasedStateMachine):
         if then_save:
             self.save(number)
 
+    @rule(number=actors, binding_id=st.sampled_from([b"one     ", b"another "]), then_save=saves)
+    def bind(self, number: int, binding_id: bytes, then_save: bool) -> None:
+        """Bind the session to a device, or note another proof."""
+        actor = self.actors[number]
+        binding = BINDING._replace(id=binding_id)
+        actor.session.bind(binding)
+        actor.binds = binding.pack()
+        if then_save:
+            self.save(number)
+
     @rule(number=actors, flush=st.booleans())
     def sign_out(self, number: int, flush: bool) -> None:
         """Sign out; or take the user out, and go on as a guest in the same session."""
@@ -223,7 +241,12 @@ class Sessions(RuleBasedStateMachine):
             # It is answered 400, and the next request comes.
             self.open(number, number, "to read")
             return
+        except BindingChanged:
+            assert self._is_bound_meanwhile(actor)
+            self.open(number, number, "to read")
+            return
         assert self._may_save(actor)
+        assert not self._is_bound_meanwhile(actor)
         # As the middleware does at the end.
         drive(viewed.record_noted_view(actor.session))
         saved = self._note_saved(actor)
@@ -238,8 +261,9 @@ class Sessions(RuleBasedStateMachine):
                 assert found.created_at == saved.created_at
             saved.created_at = found.created_at
         # It goes on with what is stored now.
-        data = saved.data
-        self.actors[number] = Actor(actor.session, actor.session.session_key, deepcopy(data), deepcopy(data))
+        base, mine = deepcopy(saved.data), deepcopy(saved.data)
+        key = actor.session.session_key
+        self.actors[number] = Actor(actor.session, key, base, mine, bound_to=saved.binding)
 
     @rule(number=actors, item=st.sampled_from(["lamp", "vase", "a:b"]))
     def view(self, number: int, item: str) -> None:
@@ -304,6 +328,9 @@ class Sessions(RuleBasedStateMachine):
     def _assert_sessions(self) -> None:
         for key in self.keys:
             assert exactly(SessionStore(key).load()) == exactly(self.stored[key].data if key in self.stored else {})
+        for key, stored in self.stored.items():
+            sid = sid_of(key)
+            assert unpack(sid, self.redis.hget(keyspace().of_sid(sid).login, sid)).binding == stored.binding
         sids = {sid.decode() for part in keyspace().partitions for sid in self.redis.hkeys(part.login)}
         assert {sid_of(key) for key in self.stored} <= sids
         assert sids <= {sid_of(key) for key in {*self.stored, *self.due}}
@@ -346,6 +373,7 @@ class Sessions(RuleBasedStateMachine):
         if key in self.stored:
             del self.stored[key]
         actor.key, actor.base, actor.mine, actor.rotates = None, None, {}, False
+        actor.bound_to = actor.binds = None
 
     def _is_double_click(self, actor: Actor) -> bool:
         """Whether somebody signs in whose session another request has just moved."""
@@ -355,6 +383,11 @@ class Sessions(RuleBasedStateMachine):
             and user_of(actor.mine)
             and (actor.signs_in or not user_of(actor.base))
         )
+
+    def _is_bound_meanwhile(self, actor: Actor) -> bool:
+        """Whether it binds a session that another request has bound, unbound or proved since it was read."""
+        stored = self.stored.get(actor.key)
+        return None not in (stored, actor.binds, actor.bound_to) and stored.binding != actor.bound_to
 
     def _note_viewed(self, stored: Stored, item: str) -> None:
         stored.items[:] = [item, *[other for other in stored.items if other != item]]
@@ -372,7 +405,7 @@ class Sessions(RuleBasedStateMachine):
         if before is None:
             # One that is new, or takes the place of one that is gone.
             assert new_key not in self.keys
-            self.stored[new_key] = Stored(actor.mine)
+            self.stored[new_key] = Stored(actor.mine, binding=self._binding_of(actor, None, actor.mine))
         else:
             data = actor.mine if actor.base is None else merged(actor.base, actor.mine, before.data)
             keeps_user = user_of(before.data) == user_of(data)
@@ -380,7 +413,8 @@ class Sessions(RuleBasedStateMachine):
             moves = actor.rotates or gets_user or not operations.at_home(sid_of(actor.key), user_of(data))
             assert (new_key != actor.key) == moves
             del self.stored[actor.key]
-            self.stored[new_key] = Stored(data, before.items, before.created_at if keeps_user else None)
+            binding = self._binding_of(actor, before, data)
+            self.stored[new_key] = Stored(data, before.items, before.created_at if keeps_user else None, binding)
             if moves:
                 self.rotated[actor.key] = new_key
                 if not user_of(before.data):
@@ -388,6 +422,14 @@ class Sessions(RuleBasedStateMachine):
         if new_key not in self.keys:
             self.keys.append(new_key)
         return self.stored[new_key]
+
+    def _binding_of(self, actor: Actor, before: Stored | None, data: Data) -> bytes:
+        """What a save leaves of a session's binding: only its user's stays, and no guest has one."""
+        if not user_of(data):
+            return b""
+        if actor.binds is not None:
+            return actor.binds
+        return before.binding if before is not None and user_of(before.data) == user_of(data) else b""
 
 
 def test_the_store_holds_what_the_model_holds(redis, partitions: int, users_in_no_table) -> None:
