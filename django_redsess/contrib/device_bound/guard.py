@@ -103,7 +103,8 @@ class DeviceGuard:
         if proof is not None and record.binding.startswith(proof.id) and protocol.is_fresh(proof, now):
             return True
         if protocol.is_endpoint(request):
-            return True
+            # The views open the session by an object of their own.
+            return session is not session_of(request)
         binding, refuses = Binding.unpack(record.binding), conf.DEVICE_BOUND != OBSERVE
         if not binding.public_key:
             if now <= record.login_ms + protocol.CHALLENGE_MS:

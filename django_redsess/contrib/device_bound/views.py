@@ -31,7 +31,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_redsess.conf import conf
 from django_redsess.contrib.device_bound import protocol
 from django_redsess.contrib.device_bound.protocol import CHALLENGE_MS, JUST_BOUND_MS, JwsRefused
-from django_redsess.responses import without_log
+from django_redsess.responses import cookie_key, without_log
 from django_redsess.session.binding import ID_SIZE, Binding, BindingChanged
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING
 from django_redsess.session.store import SessionStore, session_of
@@ -52,9 +52,12 @@ def _endpoint(answering: Answering) -> Callable[[HttpRequest], HttpResponse]:
     @require_POST
     @wraps(answering)
     def view(request: HttpRequest) -> HttpResponse:
-        session = session_of(request)
-        if session is None:
+        of_request = session_of(request)
+        if of_request is None:
             return _refused(503, "no_session_middleware")
+        # Middleware of the site, which may write or end request.session, gets none without a proof. See the guard.
+        session = type(of_request)(cookie_key(request))
+        session.brought_by, session.visit = request, of_request.visit
         return session.run_steps(answering(request, session))
 
     return view

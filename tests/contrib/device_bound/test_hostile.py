@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from django.http import HttpRequest, HttpResponse
 
+from django_redsess.backend import SessionStore
 from tests.helpers.device_browser import DeviceBrowser, jwk_of, make_key, sign
 from tests.helpers.outages import caches, full
 from tests.helpers.permissions import listed
-from tests.helpers.store import keyspace, make_older
+from tests.helpers.store import Binding, keyspace, make_older
 
 pytestmark = pytest.mark.usefixtures("users_in_no_table")
 
@@ -159,6 +160,17 @@ def writes_last(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable
     return middleware
 
 
+def ends_first(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """End each session of a user that comes to a path of the app, before the view."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if request.path.startswith("/device-bound/") and "_auth_user_id" in request.session:
+            request.session.flush()
+        return get_response(request)
+
+    return middleware
+
+
 @pytest.mark.parametrize("path", ["/%2Fevil.example/a?b", "/%2F%2Fevil.example", "/%5Cevil.example/"])
 @pytest.mark.parametrize("how", [FROM_ANOTHER_SITE, OF_THIS_SITE, SKIPPED])
 @pytest.mark.parametrize("middleware", ["reads_first"], indirect=True)
@@ -181,6 +193,20 @@ def test_a_request_for_an_endpoint_saves_nothing_that_other_middleware_writes(
     assert thief.send(method, path, **headers).status_code in (400, 403, 405)
     assert stored_records(redis) == before
     assert still_opens(device)
+
+
+@pytest.mark.parametrize("middleware", ["ends_first"], indirect=True)
+def test_other_middleware_finds_no_session_at_an_endpoint_without_a_proof(new_device) -> None:
+    device, thief = new_device(registers=False), new_device()
+    device.sign_in_as(1)
+    session = SessionStore(device.cookie)
+    session.bind(Binding(b"an  id  ", 1, 1, b"\x02" * 33))
+    session.save()
+    thief.cookie = device.cookie
+    for path in ("/device-bound/refresh", "/device-bound/register"):
+        response = thief.send("post", path, sec_secure_session_id="x")
+        assert (response.status_code, list(response.cookies)) == (403, [])
+    assert SessionStore(device.cookie).get("_auth_user_id") == "1"
 
 
 @pytest.mark.parametrize("path", ["who", "count/x", "cycle", "sign-out", "sign-in/2", "item/a", "write/colour/red"])
