@@ -30,11 +30,10 @@ def offer_binding(sender: Any, request: HttpRequest, user: AbstractBaseUser, **k
 
 
 def _send_offer(session: SessionStore, response: HttpResponseBase) -> None:
-    # The session is saved by now. A session that is used in another engine's store has no record of ours to bind.
+    # The session is saved by now. One that is used in another engine's store has no record of ours to bind.
     record, path = session.snapshot.record, path_of("register")
     if record is None or not record.user_id or not is_unbound(record.binding) or not path:
         return
-    if session.began_in_other_store is None:
-        challenge = make_registration_challenge(record.user_id, record.login_ms)
-        offer = f'({" ".join(ALGORITHMS)});path="{path}";challenge="{challenge}"'
-        response.headers["Secure-Session-Registration"] = offer
+    challenge = make_registration_challenge(record.user_id, record.login_ms)
+    offer = f'({" ".join(ALGORITHMS)});path="{path}";challenge="{challenge}"'
+    response.headers["Secure-Session-Registration"] = offer

@@ -85,7 +85,7 @@ def register(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]
     """
     yield from session.opening()
     record = session.snapshot.record
-    if record is None or not record.user_id or session.began_in_other_store is not None:
+    if record is None or not record.user_id:
         return _refused(403, "no_session")
     if not protocol.is_unbound(record.binding):
         return _refused(403, "already_bound")
