@@ -25,6 +25,7 @@ from django.utils.http import escape_leading_slashes
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
+from django_redsess import observers
 from django_redsess.admin_sites import all_sites
 from django_redsess.conf import OBSERVE, conf
 from django_redsess.contrib.device_bound import protocol
@@ -120,6 +121,9 @@ class DeviceGuard:
             refusal = _refusal_of(request, had_no_chance=is_old and refuses)
         if refusal is SIGN_IN and request.META.get("HTTP_SEC_FETCH_SITE") != "cross-site":
             tell(request, sid, record, binding, skipped=_skipped(request), refused=refuses)
+        elif refusal is not BIND:
+            # A thief may forge such headers, so these requests are at least counted.
+            observers.notify_event("session_not_proven", outcome="excused")
         if not refuses:
             return True
         if refusal is not GO_ON and _is_open_path(request):

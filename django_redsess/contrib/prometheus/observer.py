@@ -43,7 +43,7 @@ REFUSED = Counter(
 )
 NOT_PROVEN = Counter(
     "redsess_sessions_not_proven",
-    "Requests without proof for a session that is bound to a device: refused, or opened as DEVICE_BOUND says.",
+    "Requests without proof for a session that is bound to a device: refused, opened as DEVICE_BOUND says, or excused.",
     ["outcome"],
     registry=registry,
 )
