@@ -66,16 +66,20 @@ def kept_sites(
 
 
 @pytest.fixture(scope="package")
-def kept_browsers(playwright: Playwright, certificate: tuple[Path, str]) -> Iterator[Launch]:
-    """Return a function that starts a browser that finds all hosts at this port, once with these options."""
+def flags(certificate: tuple[Path, str]) -> Callable[[int], list[str]]:
+    """Return a function that gives the options of a browser that finds all hosts at this port."""
     # A browser that trusts any certificate binds no session.
     trusted = f"--ignore-certificate-errors-spki-list={certificate[1]}"
+    return lambda port: [*FLAGS, trusted, f"--host-resolver-rules=MAP *.example:443 127.0.0.1:{port}"]
+
+
+@pytest.fixture(scope="package")
+def kept_browsers(playwright: Playwright, flags: Callable[[int], list[str]]) -> Iterator[Launch]:
+    """Return a function that starts a browser that finds all hosts at this port, once with these options."""
 
     @cache
     def launch(port: int, *options: str) -> Browser:
-        hosts = f"--host-resolver-rules=MAP *.example:443 127.0.0.1:{port}"
-        flags = [*FLAGS, trusted, hosts, *options]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*flags(port), *options])
         return launched.enter_context(browser)
 
     with ExitStack() as launched:
@@ -122,6 +126,24 @@ def visitor(kept_browsers: Launch) -> Iterator[Callable[..., Page]]:
             return context.new_page()
 
         yield open_page
+
+
+@pytest.fixture
+def start_browser(
+    site: Site, playwright: Playwright, flags: Callable[[int], list[str]], tmp_path: Path
+) -> Iterator[Callable[[], Page]]:
+    """Return a function that starts a browser with one profile, again each time, and gives a page of it."""
+    with ExitStack() as started:
+
+        def start() -> Page:
+            started.close()
+            context = playwright.chromium.launch_persistent_context(
+                tmp_path, executable_path=CHROMIUM, args=[*flags(site.port), FEATURES], base_url=address()
+            )
+            started.callback(context.close)
+            return context.pages[0]
+
+        yield start
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_who_is_ended_meanwhile_is_told_so(page: Page, site: Site, proven: bool)
 def test_a_new_password_keeps_the_own_binding_and_ends_the_others(site: Site, visitor: Callable[..., Page]) -> None:
     own, other = visitor(site), visitor(site)
     for page in (own, other):
-        sign_in(page, "bob", PASSWORD)
+        sign_in(page, "carol", PASSWORD)
         wait_until(lambda page=page: is_bound(page))
     new = "another one of some length"
     own.goto("/account/password/")
@@ -66,7 +66,7 @@ def test_a_new_password_keeps_the_own_binding_and_ends_the_others(site: Site, vi
     expect(own).to_have_url(address("/account/password/done/"))
     drop_proof(own)
     own.goto("/me/")
-    shows(own, "bob")
+    shows(own, "carol")
     drop_proof(other)
     other.goto("/me/")
     shows(other, "nobody")

@@ -23,6 +23,8 @@ import uvicorn
 from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.asgi import get_asgi_application
 
+from django_redsess.session import operations
+from django_redsess.transport import scripts
 from django_redsess.transport.pools import Clock
 
 BELOW = "/below"
@@ -55,7 +57,7 @@ def watched(application: Any, folder: Path) -> Any:
             await send(message)
 
         ahead = folder / "ahead"
-        Clock.moved_ms = int(ahead.read_text()) * 1000 if ahead.exists() else 0
+        move_clocks(int(ahead.read_text()) * 1000 if ahead.exists() else 0)
         if scope["path"].startswith(f"{BELOW}/"):
             scope = {**scope, "root_path": BELOW}
         try:
@@ -68,6 +70,14 @@ def watched(application: Any, folder: Path) -> Any:
             log.write(json.dumps(shown) + "\n")
 
     return watch
+
+
+def move_clocks(milliseconds: int) -> None:
+    if milliseconds != Clock.moved_ms:
+        Clock.moved_ms = milliseconds
+        scripts.move_clock(milliseconds)
+        # The templates contain the digest of a script.
+        operations.save_templates.cache_clear()
 
 
 def make_application() -> Any:
@@ -102,7 +112,7 @@ def fill() -> None:
     if not User.objects.exists():
         load_catalogue()
         User.objects.create_superuser("admin", password="admin")
-        for name in ("alice", "bob"):
+        for name in ("alice", "bob", "carol"):
             User.objects.create_user(name, password=PASSWORD)
 
 

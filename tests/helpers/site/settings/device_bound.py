@@ -9,6 +9,7 @@ INSTALLED_APPS = [*INSTALLED_APPS, "django_redsess.contrib.device_bound"]
 ROOT_URLCONF = "tests.helpers.site.device_bound.urls"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
 SESSION_COOKIE_DOMAIN = os.environ.get("COOKIE_DOMAIN")
+SESSION_COOKIE_PATH = os.environ.get("COOKIE_PATH", "/")
 REDSESS = {
     **REDSESS,
     "PARTITIONS": 1,
