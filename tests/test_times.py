@@ -154,6 +154,7 @@ COMMANDS: dict[str, list[str]] = {
     "online": [
         *("", "--json", "--csv", "--user alice", "--search alice --staff", "--active", "--active 1h", "--id {sid}"),
         *("--guests", "--guests only", "--network 127.0.0.0/8", "--browser Chrome", "--system Android"),
+        *("--device-bound", "--device-bound no"),
         *("--order created_at --offset 0 --limit 1", "--order=-last_seen_at"),
     ],
     "history": ["--repair --prune --heartbeat {file} --json", "--export alice", "--export alice --json"],

@@ -340,9 +340,11 @@ class SessionStore(SessionBase):
         try:
             admitted = binding.guard.admits(self, request, sid, record, now)
         except SessionNotProven as error:
-            # Whatever the view makes of it: the middleware looks at the session of the request.
-            for each in {self, session_of(request) or self}:
-                each.remember_outage(error)
+            # Whatever the view makes of it: the middleware looks at the session of the request, which may be lazy.
+            found = request.__dict__.get("session")
+            for each in (self, getattr(found, "_wrapped", found)):
+                if isinstance(each, SessionStore):
+                    each.remember_outage(error)
             raise
         if not admitted:
             # Data that were loaded before the request was known must not get into a new session.

@@ -74,6 +74,7 @@ BIND = Refusal(
     _("This browser can’t be used for your account"),
     _("For your account, a session must be bound to your device. This browser has not done that."),
     _("Sign in again with another browser, such as a current version of Chrome or Edge."),
+    link="",
 )
 
 
@@ -161,7 +162,7 @@ def refused_response(refusal: Refusal, deletes_proof: bool, request: HttpRequest
                 "url": _full_path(request),
                 "link": refusal.link,
                 "is_read": is_read,
-                "sign_in_url": "" if refusal is GO_ON else _sign_in_url(request, is_read),
+                "sign_in_url": "" if refusal in (GO_ON, TRY_AGAIN) else _sign_in_url(request, is_read),
             }
             response = page_response("django_redsess/device_bound/not_proven.html", context, 401, line)
     if refusal.again:
