@@ -125,6 +125,8 @@ def main(descriptor: int, certificate: Path, folder: Path) -> None:
         lifespan="off",
         log_level="warning",
         ssl_certfile=certificate,
+        # A browser may keep idle connections, and TLS waits for it to close them.
+        timeout_graceful_shutdown=5,
     )
     listening = socket.socket(fileno=descriptor)
     (folder / "served").touch()
