@@ -29,8 +29,9 @@ async def ask_for_proof(session: Any, scope: dict[str, Any]) -> None:
         return
     request = _request_of(scope)
     if session.snapshot.record is not None:
-        # It was loaded before the request was known, and its user is in the scope: at no path does it go on as nobody.
-        request.path = request.path_info = ""
+        # It was loaded before the request was known, and its user is in the scope: it can't go on as nobody. So the
+        # guard gets a path that no setting can name. LOGIN_URL may have an empty one: "https://id.example".
+        request.path = request.path_info = "\n"
         # Not type(): Channels has a lazy object around the session.
         session = session.__class__(session.session_key)
     session.brought_by = request

@@ -154,6 +154,15 @@ def test_no_path_lets_a_socket_of_a_user_open_without_proof(application, setting
     assert said(opened(application, bound(), None)) != "hello 7"
 
 
+@pytest.mark.parametrize("application", ASKS)
+@pytest.mark.parametrize("hosts", [["*"], ["shop.example"]])
+def test_the_host_of_the_sign_in_page_lets_no_socket_open_without_proof(application, settings, hosts) -> None:
+    settings.LOGIN_URL, settings.ALLOWED_HOSTS = "https://id.example", hosts
+    socket = opened(application, bound(), None)
+    socket.scope["headers"].append((b"host", b"id.example"))
+    assert said(socket) == ({"type": "websocket.close", "code": 4401},)
+
+
 def test_a_socket_goes_on_when_its_proof_ends(settings) -> None:
     communicator = opened(proven(MixedEcho.as_asgi()), bound(), proof(seconds_ago=500))
 
