@@ -136,11 +136,15 @@ class _Turns:
     def _waiting(self, request: HttpRequest, lock: SessionLock) -> Steps[bool]:
         """Wait for the lock. Return whether the view is to be called."""
         if binding.guard is not None:
+            is_first = "_session_cache" not in lock.session.__dict__
             yield from lock.session.proving()
             if lock.session.saved_key is None:
                 # The request goes on without the session of its cookie.
                 del django_request(request).__dict__[LOCK]
                 return True
+            if is_first:
+                # The view loads what is there once it has the lock: maybe nothing, which is no error then.
+                lock.session.abandon()
         outcome = yield from lock.taking(self.wait)
         if outcome != "locked":
             # The request has no lock to give back.

@@ -14,10 +14,11 @@ from django.urls import resolve, reverse
 from django_redsess import online
 from django_redsess.backend import SessionStore
 from django_redsess.locking import one_at_a_time
+from tests.helpers.proving import HeaderGuard
 from tests.helpers.running import wait_until
 from tests.helpers.serving import Answer, Site, serving
 from tests.helpers.site import AUTH, SESSION
-from tests.helpers.store import keyspace, sid_of
+from tests.helpers.store import binding, keyspace, sid_of
 from tests.helpers.visitors import Browser
 
 SITE = "tests.helpers.site.middleware"
@@ -145,6 +146,19 @@ def test_a_session_that_gets_a_new_key_lets_late_requests_go_on(site, ask_in_lin
     new = let_on().cookie
     assert (late.result(20).status, late.result().cookie) == (400, None)
     assert (site.ask("/locks/count/", new).text, locks()) == ("1", [])
+
+
+@pytest.mark.parametrize("has_guard", [False, True])
+@pytest.mark.parametrize("path", ["count", "async/count"])
+def test_who_is_signed_out_while_a_request_waits_goes_on_as_nobody(
+    site, ask_in_line, new_session, monkeypatch, path: str, has_guard: bool
+) -> None:
+    monkeypatch.setattr(binding, "guard", HeaderGuard() if has_guard else None)
+    cookie = new_session("7", number=0).session_key
+    let_on = site.ask_held("/locks/signs-out/", cookie)
+    late = ask_in_line(f"/locks/{path}/", cookie)
+    let_on()
+    assert (late.result(20).status, late.result().text) == (200, "0")
 
 
 def test_a_session_that_ends_meanwhile_lets_the_next_one_go_on(site, ask_in_line, cookie, locks) -> None:
