@@ -302,7 +302,9 @@ def test_a_clock_that_steps_back_locks_nobody_out(new_device: NewDevice, moved: 
     assert device.refresh().status_code == 200
 
 
-def test_a_session_that_is_gone_ends_in_the_browser_in_good_order(new_device: NewDevice) -> None:
+@pytest.mark.parametrize("loads_first", [False, True], ids=["", "middleware loads the session"])
+def test_a_session_that_is_gone_ends_in_the_browser_in_good_order(new_device, settings, loads_first: bool) -> None:
+    settings.CSRF_USE_SESSIONS = loads_first
     device = new_device()
     device.sign_in_as(1)
     online.end(device.sid, message="A phone was lost.")
