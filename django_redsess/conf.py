@@ -601,10 +601,9 @@ class Conf:
         REFUSE,
         Rule(lambda value: value in (REFUSE, OBSERVE), "one of 'refuse' and 'observe'"),
         """
-        What happens to a request with the cookie of a bound session, if it brings no proof that it comes from the
-        device of ``django_redsess.contrib.device_bound``.
+        What happens to a request that brings the cookie of a bound session, and no proof of its device.
 
-        ``refuse``: the session is not opened. ``observe``: it is opened, and the request is told of all the same.
+        ``refuse``: the session is not opened. ``observe``: it is opened, and the request is reported all the same.
         """,
     )
     DEVICE_BOUND_SECONDS = Setting[int](
@@ -647,7 +646,7 @@ class Conf:
             "a list or tuple of origins, each such as 'https://shop.example.com'",
         ),
         """
-        The origins of subdomains whose users sign in there, if ``SESSION_COOKIE_DOMAIN`` is set.
+        The origins of the subdomains on which users sign in, if ``SESSION_COOKIE_DOMAIN`` is set.
 
         The view ``well_known`` shows them to browsers.
         """,
