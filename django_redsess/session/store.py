@@ -354,7 +354,7 @@ class SessionStore(SessionBase):
         return admitted
 
     def claim(self) -> bytes | None:
-        """Return what :meth:`Guard.claim` does of the request that has brought the session key."""
+        """Return what the guard's ``claim()`` returns for the request that has brought the session key."""
         request = self.bringing_request
         return b"" if binding.guard is None or request is None else binding.guard.claim(request)
 

@@ -55,7 +55,8 @@ def _endpoint(answering: Answering) -> Callable[[HttpRequest], HttpResponse]:
         of_request = session_of(request)
         if of_request is None:
             return _refused(503, "no_session_middleware")
-        # Middleware of the site, which may write or end request.session, gets none without a proof. See the guard.
+        # An object of the view's own: without a proof, the guard keeps the session from middleware of the site, which
+        # may write to request.session, or end it.
         session = type(of_request)(cookie_key(request))
         session.brought_by, session.visit = request, of_request.visit
         return session.run_steps(answering(request, session))
