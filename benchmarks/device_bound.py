@@ -7,9 +7,9 @@ that of the load without the app in the same round. "Again" is a second process 
 same differ. Each load has a request of its own, with the cookies of a browser. "Seen" loads touch the session, too:
 each process does so once in ten seconds for each session.
 
-What browsers do by themselves is measured with the server, through the middleware and the view: a registration, and
-both requests of a refresh. What the browser does is no part of it. They are compared with the page of a user who is
-signed in, which loads the session, in the same round.
+The requests that browsers send by themselves are measured with the server, through the middleware and the view: a
+registration, and both requests of a refresh. The time of the browser is no part of it. They are compared with the page
+of a user who is signed in, which loads the session, in the same round.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def check_sockets(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     try:
         is_open = opens_without_proof(import_string(path))
-    except Exception:  # Whatever it imports may fail, as the server reports.
+    except Exception:  # Its imports may fail with any error. The server reports it.
         return []
     if not is_open:
         return []

@@ -53,11 +53,11 @@ STRANGE = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
 
 
 class JwsRefused(Exception):  # noqa: N818
-    """What a browser has signed is refused. The argument is the reason: one word, which is no secret."""
+    """A JWS of a browser is refused. The argument is the reason: one word, which is no secret."""
 
 
 class Proof(NamedTuple):
-    """What a proof cookie of this site says: for which binding it was issued, and when."""
+    """The content of a proof cookie of this site: the binding for which it was issued, and the time."""
 
     id: bytes
     issued_ms: int

@@ -1,4 +1,4 @@
-"""Who is told of a request without proof for a bound session: the log, observers, and receivers of the signal."""
+"""The log, observers and receivers of the signal are told of requests without proof for bound sessions."""
 
 from __future__ import annotations
 
