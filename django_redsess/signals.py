@@ -52,9 +52,8 @@ session_not_proven = Signal()
 Sent when a request has brought the cookie of a session that is bound to a device, and no proof that it comes from this
 device. The sender is :class:`UnprovenRequest`. Only ``django_redsess.contrib.device_bound`` sends it.
 
-Receivers get ``sessions``, a list of them, and most often of one; and ``request``, that request, which may be the one
-that opens a socket.
-Each process sends it at most once a minute for a session.
+Receivers get ``sessions``, a list of them, and most often of one; and ``request``, which may be the request that opens
+a socket. Each process sends the signal at most once a minute for a session.
 """
 
 BATCH_MAX = 250

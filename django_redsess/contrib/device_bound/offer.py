@@ -10,12 +10,8 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from django_redsess.contrib.device_bound.protocol import (
-    ALGORITHMS,
-    is_unbound,
-    make_registration_challenge,
-    path_of,
-)
+from django_redsess.contrib.device_bound.protocol import ALGORITHMS, make_registration_challenge, path_of
+from django_redsess.session.binding import names_device
 from django_redsess.session.store import SessionStore, session_of, user_id_of
 
 
@@ -32,7 +28,7 @@ def offer_binding(sender: Any, request: HttpRequest, user: AbstractBaseUser, **k
 def _send_offer(session: SessionStore, response: HttpResponseBase) -> None:
     # The session is saved by now. One that is used in another engine's store has no record of ours to bind.
     record, path = session.snapshot.record, path_of("register")
-    if record is None or not record.user_id or not is_unbound(record.binding) or not path:
+    if record is None or not record.user_id or names_device(record.binding) or not path:
         return
     challenge = make_registration_challenge(record.user_id, record.login_ms)
     offer = f'({" ".join(ALGORITHMS)});path="{path}";challenge="{challenge}"'

@@ -25,7 +25,7 @@ from django.http.response import HttpResponseBase
 from django.urls import NoReverseMatch, reverse
 
 from django_redsess.conf import conf
-from django_redsess.session.binding import ID_SIZE, TIME_SIZE, YET_TO_BE_BOUND
+from django_redsess.session.binding import ID_SIZE, TIME_SIZE
 from django_redsess.transport.agreement import derived_key
 from django_redsess.transport.keys import prefix
 
@@ -126,11 +126,6 @@ def is_endpoint(request: Any) -> bool:
     # The end of the path comes first: each request of the site gets here.
     name = request.path_info[-8:].removeprefix("/")
     return name in ("register", "refresh") and bool(request.path == unquote(path_of(name)))
-
-
-def is_unbound(packed: bytes) -> bool:
-    """Tell whether a record with this binding is still to be bound. A placeholder of ``DEVICE_BOUND_REQUIRED`` is."""
-    return packed in (b"", YET_TO_BE_BOUND)
 
 
 def make_registration_challenge(user_id: str, login_ms: int) -> str:

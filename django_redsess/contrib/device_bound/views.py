@@ -32,7 +32,7 @@ from django_redsess.conf import conf
 from django_redsess.contrib.device_bound import protocol
 from django_redsess.contrib.device_bound.protocol import CHALLENGE_MS, JUST_BOUND_MS, JwsRefused
 from django_redsess.responses import cookie_key, without_log
-from django_redsess.session.binding import ID_SIZE, Binding, BindingChanged
+from django_redsess.session.binding import ID_SIZE, Binding, BindingChanged, names_device
 from django_redsess.session.state import COOKIE_UNCHANGED, NOTHING_PENDING
 from django_redsess.session.store import SessionStore, session_of
 from django_redsess.transport.keys import keyspace
@@ -88,7 +88,7 @@ def register(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]
     record = session.snapshot.record
     if record is None or not record.user_id:
         return _refused(403, "no_session")
-    if not protocol.is_unbound(record.binding):
+    if names_device(record.binding):
         return _refused(403, "already_bound")
     try:
         challenge, public_key = protocol.read_jws(request.META.get(RESPONSE, ""))
@@ -127,7 +127,7 @@ def refresh(request: HttpRequest, session: SessionStore) -> Steps[HttpResponse]:
         # The session has ended, or the browser is about to get a newer cookie.
         return _refused(503, "late") if session.cookie.late else JsonResponse({"continue": False})
     now = yield from _now(session)
-    if protocol.is_unbound(record.binding):
+    if not names_device(record.binding):
         # A browser that is binding this session now would forget the new key instead of an older one.
         is_new = abs(now - record.login_ms) <= JUST_BOUND_MS
         return _refused(503, "not_bound_yet") if is_new else JsonResponse({"continue": False})

@@ -92,7 +92,7 @@ class SessionStore(OwnSessionStore):
         return self.key_there or super().brought_key
 
     def proving(self) -> Steps[None]:
-        # What is used in the other store is loaded, and has no binding.
+        # A session that is used in the other store is loaded, and has no binding.
         if self.there is None:
             yield from super().proving()
 
