@@ -39,13 +39,20 @@ def leave_for(page: Page, path: str) -> None:
 
 
 def test_a_sign_in_is_bound_though_its_answer_is_a_redirect(page: Page, site: Site) -> None:
-    sent = [(each.path, each.method, each.status) for each in site.requests()]
+    shows(page, "alice")
+    sent = list[tuple[str, str, int]]()
+
+    def answered() -> bool:
+        sent.extend((each.path, each.method, each.status) for each in site.requests())
+        return ("/me/", "GET", 200) in sent
+
+    # The browser may have bound the session before its page was answered.
+    wait_until(answered)
     assert ("/login/", "POST", 302) in sent
     assert sent.count((REGISTER, "POST", 200)) == 1
     [proof] = [each for each in page.context.cookies() if each["name"] == PROOF]  # type: ignore[typeddict-item]
     assert proof["secure"]
     assert proof["httpOnly"]
-    shows(page, "alice")
     # A proof that is there is enough.
     assert ("/me/", "GET", 200) in sent
     assert REFRESH not in {path for path, _, _ in sent}

@@ -4,7 +4,7 @@ The process: ``python -m tests.helpers.site.device_bound.serving SOCKET CERTIFIC
 Serves https on the listening socket with this descriptor, so that a second process can take over from the first. Below
 ``/below/``, the site is served once more under this SCRIPT_NAME. ``FOLDER`` is how a test and the process talk:
 
-``requests``          one line of JSON for each request that was answered
+``requests``          one line of JSON for each request, before its answer leaves
 ``hold-challenges``   while it exists, no challenge for a refresh leaves; then ``holds`` tells that one was asked for
 ``fail-refreshes``    while it exists, each refresh is answered 503
 ``ahead``             by how many seconds the store's clock is ahead of the real one
@@ -54,20 +54,19 @@ def watched(application: Any, folder: Path) -> Any:
                     (folder / "holds").touch()
                     while (folder / "hold-challenges").exists():
                         await asyncio.sleep(0.01)
+                # Before the browser can show the answer.
+                log.write(json.dumps(shown) + "\n")
             await send(message)
 
         ahead = folder / "ahead"
         move_clocks(int(ahead.read_text()) * 1000 if ahead.exists() else 0)
         if scope["path"].startswith(f"{BELOW}/"):
             scope = {**scope, "root_path": BELOW}
-        try:
-            if refreshes and (folder / "fail-refreshes").exists():
-                await answer({"type": "http.response.start", "status": 503, "headers": []})
-                await send({"type": "http.response.body", "body": b""})
-            else:
-                await application(scope, receive, answer)
-        finally:
-            log.write(json.dumps(shown) + "\n")
+        if refreshes and (folder / "fail-refreshes").exists():
+            await answer({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await application(scope, receive, answer)
 
     return watch
 
