@@ -23,6 +23,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from redis.exceptions import ResponseError
 
+from django_redsess.documentation import page_url
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import Session
 from django_redsess.online.labels import printable
@@ -107,9 +108,6 @@ def is_terminal(stream: Any) -> bool:
     return hasattr(stream, "isatty") and not getattr(stream, "closed", False) and stream.isatty()
 
 
-REFERENCE = "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/commands.rst"
-
-
 class CommandWithExamples(BaseCommand):
     """
     A command whose help shows its ``exit_status``, the URL of its reference, and ``examples`` to copy, one a line.
@@ -162,7 +160,7 @@ class CommandWithExamples(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         status = f"{self.exit_status.removesuffix('.')};\n  {UNWRITTEN} if its output could not be written."
-        about = f"Exit status: {status}\nRead on: {REFERENCE}#{subcommand}"
+        about = f"Exit status: {status}\nRead on: {page_url('reference/commands', subcommand)}"
         epilog = f"{about}\n\n" + "\n  ".join(["Examples:", *self.examples])
         return super().create_parser(prog_name, subcommand, formatter_class=_Help, epilog=epilog, **kwargs)
 

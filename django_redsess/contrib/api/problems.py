@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 from django.http import JsonResponse
 
+from django_redsess.documentation import page_url
 from django_redsess.responses import problem_response
 
-PASSWORD_REQUIRED = (
-    "https://github.com/django-redsess/django-redsess/tree/main/docs/reference/api.rst#password-required"  # noqa: S105
-)
+PASSWORD_REQUIRED = page_url("reference/api", "password-required")
 """The type of the error of a user who must first give the password."""
 
-AUTHENTICATION_REQUIRED = PASSWORD_REQUIRED.replace("#password-", "#authentication-")
+AUTHENTICATION_REQUIRED = page_url("reference/api", "authentication-required")
 """The type of the error of a user who must first authenticate again, at its member ``url``."""
 
 
