@@ -58,6 +58,11 @@ docs: .venv/installed-docs  ## Build the documentation as a site, in .venv/docs
 	$(BIN)/python -m sphinx -q -W --keep-going $(ARGS) docs .venv/docs
 	@echo "Open .venv/docs/index.html"
 
+readthedocs: .venv/installed-test  ## Build it as Read the Docs does, from .readthedocs.yaml in a new environment, in .venv/docs
+	@rm -rf .venv/docs
+	@$(BIN)/python -m tests.helpers.readthedocs .venv/docs
+	@echo "Open .venv/docs/index.html"
+
 screenshots: .venv/installed-test  ## Make the pictures in docs/ from the demo, with Chromium
 	@$(BIN)/python -m tests.helpers.screenshots
 
@@ -94,4 +99,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-databases test-planted test-neighbours test-matrix bench lint docs screenshots gallery public-names format dist release build-requirements audit clean
+.PHONY: help demo test test-all test-clock test-django test-databases test-planted test-neighbours test-matrix bench lint docs readthedocs screenshots gallery public-names format dist release build-requirements audit clean

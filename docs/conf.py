@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 django.setup()
 
+from django_redsess.documentation import SITE  # noqa: E402
+
 project = "django-redsess"
 author = "the django-redsess authors"
 project_copyright = f"2026, {author}"
@@ -35,6 +37,8 @@ nitpick_ignore_regex = [("py:.*", r"(?!django_redsess\b).*|.*\.View|.*\.SearchFi
 
 html_theme = "furo"
 html_title = "django-redsess"
+# Each page names its address on the site, so that search engines know which of several copies to show.
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", SITE)
 html_static_path = ["_static"]
 html_css_files = ["pictures.css"]
 html_theme_options = {
