@@ -62,13 +62,15 @@ class _Plot(NamedTuple):
     def y(self, number: int) -> str:
         return f"{self.height - number / self.top * self.height:.1f}"
 
-    @property
-    def time_format(self) -> str:
-        # Within one day, a time of day is unique; within a week, with the day of the week.
-        span = self.end - self.start
-        if span > timedelta(days=7):
-            return "DATETIME_FORMAT"
-        return "TIME_FORMAT" if span <= timedelta(days=1) else f"D {get_format('TIME_FORMAT')}"
+    def time_text(self, at: datetime) -> str:
+        """Return ``at`` as text, with its day unless that is the last one of the chart."""
+        local, last_day = timezone.localtime(at), timezone.localdate(self.end)
+        if (days := (last_day - local.date()).days) == 1:
+            return gettext("yesterday, %(time)s") % {"time": date_format(local, "TIME_FORMAT")}
+        if days == 0:
+            return date_format(local, "TIME_FORMAT")
+        # A week has two days of the same name as the last one.
+        return date_format(local, f"D {get_format('TIME_FORMAT')}" if days < 7 else "DATETIME_FORMAT")
 
     def runs(self, counts: Sequence[_Count]) -> Iterator[list[_Count]]:
         """Split the counts at gaps, and thin out each part."""
@@ -127,7 +129,7 @@ def draw(
         "view_box": f"0 0 {WIDTH} {plot.height}",
         "levels": levels,
         "times": [(plot.x(at, width=100), label) for at, label in _times(plot, NARROWEST - margin)],
-        "sampled_until": _time_text(sampled[-1].at, plot.time_format) if has_stopped else "",
+        "sampled_until": plot.time_text(sampled[-1].at) if has_stopped else "",
         "active": _line(plot, active) if active else None,
         "signed_in": _line(plot, [_Count(point.at, point.signed_in) for point in points]),
         "guests": _line(plot, [_Count(point.at, point.guests) for point in points]),
@@ -203,7 +205,7 @@ def _line(plot: _Plot, counts: list[_Count]) -> dict[str, str]:
     return (
         {"line": "".join(lines), "area": "".join(areas), "dots": "".join(dots)}
         | {name: shown_number(count.number) for name, count in words.items()}
-        | {f"{name}_at": _time_text(count.at, plot.time_format) for name, count in words.items()}
+        | {f"{name}_at": plot.time_text(count.at) for name, count in words.items()}
     )
 
 

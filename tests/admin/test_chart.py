@@ -141,8 +141,26 @@ def test_active_is_drawn_and_told_only_where_it_was_counted(partitions, admin_cl
         note(redis, at(the_day(2), hour), signed_in=5, active=(3, 1))
     for days, told in ((3, False), (2, True)):
         text = Page(admin_client.get(NUMBERS, {"day": the_day(days)})).text
-        assert f"Signed in: at most {5 * partitions} at" in text
-        assert (f"Active: at most {3 * partitions} at" in text) == ("Active:" in text) == told
+        assert f"Signed in: at most {5 * partitions} (" in text
+        assert (f"Active: at most {3 * partitions} (" in text) == ("Active:" in text) == told
+
+
+@pytest.mark.parametrize(("name", "days"), [("day", 1), ("week", 1), ("week", 3), ("week", 7), ("month", 20)])
+def test_the_time_of_a_peak_names_its_day(admin_client, redis, name, days) -> None:
+    now = timezone.localtime(now_of(redis))
+    peak = timezone.localtime(now_of(redis) - timedelta(days=days, minutes=-2))
+    note(redis, peak, signed_in=77)
+    note(redis, now - timedelta(minutes=1), signed_in=5)
+    # Two minutes later may be the next day.
+    days = (now.date() - peak.date()).days
+    # A week before is a day of the same name.
+    form = "P" if days < 2 else "D P" if days < 7 else "N j, Y, P"
+    expected = ("yesterday, " if days == 1 else "") + date_format(peak, form)
+    page = admin_client.get(NUMBERS, {"range": name})
+    assert f"Signed in: 1 now, at most 77 ({expected})" in Page(page).text
+    assert f"most 77 ({expected})" in page.text.partition("<desc")[2]
+    if name == "day":
+        assert f"at most 77 ({expected})" in Page(admin_client.get(LIST)).text
 
 
 @pytest.mark.usefixtures("partitions")
