@@ -26,7 +26,7 @@ _locales = [path.name for path in Path(__file__).parents[1].glob("django_redsess
 _names = sorted(LANG_INFO[to_language(name)]["name"] for name in _locales)
 rst_epilog = f".. |languages| replace:: {', '.join(_names)}"
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosectionlabel", "docs._ext.directives"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosectionlabel", "docs._ext.directives", "docs._ext.links"]
 autodoc_member_order = "bysource"
 autosectionlabel_prefix_document = True
 python_maximum_signature_line_length = 88

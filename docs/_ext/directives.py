@@ -2,8 +2,8 @@
 What the reference and the pages on architecture are written with.
 
 ``setting``, ``profile``, ``command`` and ``fields`` take their words from the code, ``async-variants`` and ``layers``
-list what is there, ``works-with`` and ``where-it-runs`` show what was run, and ``sequence`` draws. ``found-by`` leads
-searches to a page. System checks are objects that other pages can link to: ``:check:`E001```.
+list what is there, ``works-with`` and ``where-it-runs`` show what was run, and ``sequence`` draws. System checks
+are objects that other pages can link to: ``:check:`E001```.
 """
 
 from __future__ import annotations
@@ -140,23 +140,6 @@ class AsyncVariantsDirective(SphinxDirective):
         return self.parse_text_to_nodes(f"The async variants are {', '.join(f'``{name}()``' for name in names)}.")
 
 
-class FoundByDirective(SphinxDirective):
-    """
-    Lead searches to this page: the words that people type who look for it, with commas between.
-
-    They are entries of the index. Their words count as words of the page: a search finds pages that have all words.
-    """
-
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        phrases = [phrase.strip() for phrase in " ".join(self.content).split(",")]
-        entries = "\n".join(f"   ! single: {phrase}" for phrase in phrases)
-        words = sorted({word for phrase in phrases for word in re.findall(r"\w+", phrase)})
-        keywords = nodes.meta("", name="keywords", content=", ".join(words))
-        return [keywords, *self.parse_text_to_nodes(f".. index::\n{entries}")]
-
-
 class Picture(SphinxDirective):
     """A picture in the page, as wide as there is room. Where there is less than it needs, it scrolls."""
 
@@ -211,7 +194,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("command", CommandDirective)
     app.add_directive("async-variants", AsyncVariantsDirective)
     app.add_directive("fields", FieldsDirective)
-    app.add_directive("found-by", FoundByDirective)
     app.add_directive("layers", LayersDirective)
     app.add_directive("sequence", SequenceDirective)
     app.add_directive("works-with", WorksWithDirective)

@@ -1,4 +1,4 @@
-"""What the pages of the documentation hold: blocks of code, with language and caption."""
+"""What the pages of the documentation hold: blocks of code, with language and heading."""
 
 import os
 import re
@@ -11,24 +11,28 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 
 BLOCK = re.compile(
-    r"^(?P<indent> *)\.\. code-block:: (?P<language>\S+)\n"
-    r"(?P<options>(?:(?P=indent) +:.*\n)*)\n"
+    r"^(?P<indent> *)\.\. code-block:: (?P<language>\S+)\n\n"
     r"(?P<text>(?:(?P=indent) +\S.*\n|\n)+)",
     re.MULTILINE,
 )
 
 
+HEADING = re.compile(r"(?:#|//) (.+)\n\n")
+"""A comment on the first line of a block, and an empty line: which file it goes to, mostly."""
+
+
 class Block(NamedTuple):
     language: str
-    caption: str
+    heading: str
     text: str
 
 
 def blocks(path: Path) -> Iterator[Block]:
     """Return the blocks of code of a page, in order."""
     for found in BLOCK.finditer(path.read_text(encoding="utf-8") + "\n"):
-        caption = re.search(r":caption: (.*)", found["options"])
-        yield Block(found["language"], caption[1] if caption else "", dedent(found["text"]).strip("\n") + "\n")
+        text = dedent(found["text"]).strip("\n") + "\n"
+        heading = HEADING.match(text)
+        yield Block(found["language"], heading[1] if heading else "", text[heading.end() :] if heading else text)
 
 
 def typed(page: Iterable[Block]) -> list[tuple[str, str]]:

@@ -15,9 +15,9 @@ from tests.project.docs.pages import DOCS, blocks, environment
 
 
 def write_all(folder: Path, page: str, server: Server) -> None:
-    """Write the files of a page: those blocks that have the name of one as their caption."""
+    """Write the files of a page: those blocks that have the name of one as their heading."""
     for block in blocks(DOCS / page):
-        name, _, at_the_end = block.caption.partition(", ")
+        name, _, at_the_end = block.heading.partition(", ")
         if name.startswith("shop/"):
             text = re.sub(r"redis://127\.0\.0\.1:(6379/1|6399/0)", server.url, block.text)
             with (folder / name).open("a" if at_the_end else "w") as file:
@@ -28,7 +28,7 @@ def import_guide(
     page: str, names: Iterable[str], monkeypatch: pytest.MonkeyPatch, *, at_the_end_of_urls: str = ""
 ) -> None:
     """Make the package ``shop`` of the modules of a guide, in the order in which they import each other."""
-    texts = {block.caption.partition(",")[0]: block.text for block in blocks(DOCS / "howto" / page)}
+    texts = {block.heading.partition(",")[0]: block.text for block in blocks(DOCS / "howto" / page)}
     texts["shop/urls.py"] += at_the_end_of_urls
     made = {"shop": ModuleType("shop")}
     for name in names:

@@ -85,7 +85,7 @@ def run(project: Path, *command: str) -> str:
 
 
 def snippet() -> str:
-    [text] = [block.text for block in blocks(GUIDE) if not block.caption]
+    [text] = [block.text for block in blocks(GUIDE) if not block.heading]
     return "from django.contrib.auth.models import User\nuser = User.objects.get(username='ada')\n" + text
 
 

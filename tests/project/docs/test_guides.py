@@ -98,7 +98,7 @@ def test_tests_without_a_server_keep_what_a_client_saves(shop: Path, server: Ser
 def test_a_project_that_leaves_has_nothing_to_complain_about(shop: Path, server: Server) -> None:
     assert manage(shop, "migrate").returncode == 0
     assert manage(shop, "migrate", "django_redsess", "zero").returncode == 0
-    [back] = [block.text for block in blocks(DOCS / "howto" / "leaving.rst") if block.caption == "shop/settings.py"]
+    [back] = [block.text for block in blocks(DOCS / "howto" / "leaving.rst") if block.heading == "shop/settings.py"]
     with (shop / "shop" / "settings.py").open("a") as file:
         file.write(back)
     ran = [

@@ -201,8 +201,8 @@ class Reader:
 
     def _take_python(self, block: Block) -> None:
         text = re.sub(r"(redis|valkey)://127\.0\.0\.1:(6379/1|6399/0)", self.server.url, block.text)
-        name, _, where = block.caption.partition(", ")
-        if not block.caption:
+        name, _, where = block.heading.partition(", ")
+        if not block.heading:
             self._snippets.append(text)
         elif name in ("settings.py", "shop/settings.py", "urls.py", "shop/urls.py"):
             compile(text, name, "exec")
@@ -282,7 +282,7 @@ def test_no_guide_overwrites_what_another_has_set() -> None:
             if block.language == "python":
                 assert not re.search(
                     r"^(REDSESS|INSTALLED_APPS|MIDDLEWARE|urlpatterns) = ", block.text, re.MULTILINE
-                ) or ("hijack" in block.caption), path.name
+                ) or ("hijack" in block.heading), path.name
     [settings] = [block.text for block in blocks(GUIDES / "install.rst") if block.language == "python"]
     assert settings in [block.text for block in blocks(DOCS / "tutorial.rst")]
 

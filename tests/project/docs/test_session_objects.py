@@ -15,7 +15,7 @@ from tests.project.docs.pages import DOCS, blocks
 pytestmark = pytest.mark.django_db
 
 GUIDE = DOCS / "howto" / "from-session-objects.rst"
-OURS = [block.text for block in blocks(GUIDE) if block.caption == "with django-redsess"]
+OURS = [block.text for block in blocks(GUIDE) if block.heading == "with django-redsess"]
 
 
 def run(containing: str, **names: Any) -> dict[str, Any]:

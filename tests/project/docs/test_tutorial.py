@@ -87,7 +87,7 @@ class Reader:
         for block in blocks(TUTORIAL):
             self._command = ""
             if block.language == "python":
-                yield lambda block=block: self._write(block.caption, block.text)
+                yield lambda block=block: self._write(block.heading, block.text)
                 continue
             for typed in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
                 lines = typed.splitlines()
@@ -96,8 +96,8 @@ class Reader:
                 said = "\n".join(lines[1 + len(more) :])
                 yield lambda said=said: self._run(self._command, said)
 
-    def _write(self, caption: str, text: str) -> None:
-        name, at_the_end = re.fullmatch(r"(\S+)(, at the end)?", caption).groups()  # type: ignore[union-attr]
+    def _write(self, heading: str, text: str) -> None:
+        name, at_the_end = re.fullmatch(r"(\S+)(, at the end)?", heading).groups()  # type: ignore[union-attr]
         with (self.folder / "shop" / name).open("a" if at_the_end else "w") as file:
             file.write("\n" * bool(at_the_end) + text.replace("6379", str(self.redis_port)))
 

@@ -33,6 +33,6 @@ def test_each_difference_has_the_reason_that_explains_it() -> None:
 
 
 def test_the_page_is_found_by_the_name_of_each_package() -> None:
-    [found_by, *_] = (DOCS / "reference" / "works-with.rst").read_text(encoding="utf-8").partition("=====")
-    text = found_by.replace("\n", " ").removeprefix(".. found-by::").lower()
+    [keywords, *_] = (DOCS / "reference" / "works-with.rst").read_text(encoding="utf-8").partition("=====")
+    text = " ".join(keywords.split()).removeprefix(".. meta:: :keywords:").lower()
     assert set(PACKAGES) <= {phrase.strip() for phrase in text.split(",")}
