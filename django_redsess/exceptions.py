@@ -30,6 +30,8 @@ class SessionStoreUnavailable(Exception):  # noqa: N818
 
     cause = ""
     """Why, in words that may name addresses. They are for developers only."""
+    setting = ""
+    """The setting of Django or of the server that has to change, and how. It is for developers only."""
     lasts = False
     """Whether it lasts until a person changes something: a password, a permission, an address."""
 

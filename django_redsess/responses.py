@@ -282,8 +282,7 @@ def _for_developers(outage: Exception | None) -> dict[str, str]:
     if not cause:
         # No setting helps: too many requests change one session, or a cluster is moving it.
         return {"cause": str(outage)}
-    entry = f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]['LOCATION']"
-    return {"cause": cause, "setting": f"{entry}: manage.py check says what may be wrong with it."}
+    return {"cause": cause, "setting": getattr(outage, "setting", "")}
 
 
 def not_about_an_outage(line: logging.LogRecord) -> bool:

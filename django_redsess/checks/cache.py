@@ -15,6 +15,7 @@ from django_redsess.backend import is_in_use
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.transport import caches, connections, sources
+from django_redsess.transport.causes import WRITE_AS
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.sources import retries_of
 
@@ -25,11 +26,6 @@ SERVER, SENTINELS = "the server of the sessions", "its sentinels"
 ADD_TO_SENTINELS = (
     "Add to OPTIONS: 'SENTINEL_KWARGS': {'socket_connect_timeout': 0.5, 'socket_timeout': 0.5, "
     "'retry': Retry(NoBackoff(), 0)} (of redis.retry and redis.backoff)."
-)
-
-WRITE_AS = (
-    "Write it as 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, [ as %5B, "
-    "] as %5D, a comma as %2C and a semicolon as %3B."
 )
 TO_SENTINELS = (
     "'CLIENT_CLASS': 'django_redis.client.SentinelClient', 'CONNECTION_FACTORY': "

@@ -14,9 +14,9 @@ from django_redsess.checks.server import all_server_pools, as_dict, lacks_databa
 from django_redsess.checks.settings import problem
 from django_redsess.clock import monotonic
 from django_redsess.transport import attempts, connections
+from django_redsess.transport.causes import message_of
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.outages import message_of
 from django_redsess.transport.packing import pack_command
 from django_redsess.transport.pools import Clock
 

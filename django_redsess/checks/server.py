@@ -16,13 +16,19 @@ from django.apps import apps
 from django.core import checks
 from django.utils.encoding import force_str
 from redis.connection import SSLConnection
-from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    InvalidResponse,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 from django_redsess.backend import is_in_use
 from django_redsess.checks.cache import (
     ASKS_SERVER,
     TO_SENTINELS,
-    WRITE_AS,
     check_retries,
     check_timeouts,
     hint_for_django_redis,
@@ -32,13 +38,16 @@ from django_redsess.checks.cache import (
 from django_redsess.checks.settings import problem
 from django_redsess.conf import conf
 from django_redsess.transport import agreement, attempts, connections, packing, scripts
+from django_redsess.transport.causes import has_answered, message_of, setting_to_change, words_of
 from django_redsess.transport.cluster_map import Cluster, format_address
 from django_redsess.transport.keys import keyspace
-from django_redsess.transport.outages import has_answered, message_of, words_of
+from django_redsess.transport.outages import is_refusal
 from django_redsess.transport.pools import Pool
 
 FACTORY = "'CONNECTION_FACTORY': 'django_redsess.cluster.ClusterConnectionFactory'"
 
+WRITES_NOTHING = "#!lua\nreturn 1"
+"""A script that a server runs only if it takes writes, since no flag says that this one has none."""
 
 NUMBERS_OF_FAULTS = {"partitions": "E043", "secret key": "E044", "format": "E045"}
 
@@ -96,7 +105,8 @@ def _ask_server(pool: Any) -> Iterator[checks.CheckMessage]:
             )
             yield problem("W026", f"{node}: sessions on other nodes can't be reached.", hint)
         else:
-            yield from _find_refusals(pool)
+            yield from _find_missing_permissions(pool)
+            yield from _find_refused_writes(pool)
             yield from _find_eviction(pool)
             yield from _find_lost_blocks(pool)
     except (RedisError, OSError) as error:
@@ -104,7 +114,17 @@ def _ask_server(pool: Any) -> Iterator[checks.CheckMessage]:
             yield why_unusable(pool, error)
 
 
-def _find_refusals(pool: Any) -> list[checks.CheckMessage]:
+def _find_refused_writes(pool: Any) -> list[checks.CheckMessage]:
+    try:
+        attempts.ask_server(pool, "EVAL", WRITES_NOTHING, 0)
+    except ResponseError as error:
+        # The replicas of a cluster take no writes. Other answers of the server are about the script itself.
+        is_replica = pool.cluster is not None and isinstance(error, ReadOnlyError)
+        return [why_unusable(pool, error)] if is_refusal(error) and not is_replica else []
+    return []
+
+
+def _find_missing_permissions(pool: Any) -> list[checks.CheckMessage]:
     commands = [*{*scripts.commands_of_scripts(), *packing.COMMANDS}]
     commands += ["BLPOP"] if pool.cluster is None else ["ASKING"]
     commands += ["WAIT"] if conf.CONFIRM_ENDS is not None else []
@@ -149,8 +169,9 @@ def _find_eviction(pool: Any) -> list[checks.CheckMessage]:
     policy = match[1]
     message = f"The server of the sessions has maxmemory-policy {policy}: when its memory is full, it evicts sessions."
     hint = (
-        "All sessions of a partition are in one key, and are evicted at once. Set noeviction, and keep caches that "
-        "need eviction on another server. (A volatile policy drops the notes of ended sessions only. They say why a "
+        "All sessions of a partition are in one key, and are evicted at once. Run 'CONFIG SET maxmemory-policy "
+        "noeviction' on the server, and set it in its configuration file or at your provider. Keep caches that need "
+        "eviction on another server. (A volatile policy drops the notes of ended sessions only. They say why a "
         "session ended, and which key replaces it: without them, a late request signs its browser out.)"
     )
     return [problem("W008", message, hint)]
@@ -246,35 +267,20 @@ def as_dict(reply: Any) -> dict[str, str]:
 
 def why_unusable(pool: Any, error: Exception) -> checks.CheckMessage:
     """Say why the server of this pool answers each command with ``error``, or does not answer."""
-    if isinstance(error, InvalidResponse):
-        message = "The server that holds the sessions can't be reached: another kind of server answers there."
-        return problem("W050", message, f"Change host and port in LOCATION of {name_of_cache()}.")
-    said = f"{message_of(error)}.".replace("..", ".")
-    if has_answered(error):
-        return problem("W050", said, _what_to_change(pool, error))
+    said, change = f"{message_of(error)}.".replace("..", "."), setting_to_change(error)
+    if has_answered(error) or isinstance(error, InvalidResponse):
+        is_login = isinstance(error, AuthenticationError) and pool.cluster is not None
+        each = " Nodes do not tell each other about users: each needs the user." if is_login else ""
+        return problem("W050", said, change + each)
     if issubclass(pool.connection_class, SSLConnection) and _speaks_without_tls(pool):
         message = f"{name_of_cache()} connects with TLS (rediss://), but its server does not use TLS: no request works."
         return problem("W051", message, "Begin LOCATION with redis://, or set up TLS on the server.")
-    hint = (
-        f"Ignore this if the server is not meant to run now. Otherwise start it, and compare its host and port with "
-        f"LOCATION of {name_of_cache()} (rediss:// means TLS)."
-    )
-    return problem("I049", said, hint)
+    return problem("I049", said, f"Ignore this if the server is not meant to run now. Otherwise: {change}")
 
 
 def lacks_database(error: Exception) -> bool:
     """Tell whether the server lacks the database that LOCATION names."""
     return words_of(error).startswith("DB index is out of range")
-
-
-def _what_to_change(pool: Any, error: Exception) -> str:
-    entry = name_of_cache()
-    if isinstance(error, AuthenticationError):
-        each = "" if pool.cluster is None else " Nodes do not tell each other about users: each needs the user."
-        return f"Give user and password in LOCATION of {entry}. {WRITE_AS}{each}"
-    if lacks_database(error):
-        return f"LOCATION of {entry} ends in the number of the database. Most servers have 0 to 15."
-    return "Until the server takes commands, requests are answered with 503."
 
 
 def _speaks_without_tls(pool: Any) -> bool:

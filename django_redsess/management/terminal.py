@@ -15,7 +15,6 @@ from difflib import get_close_matches
 from io import StringIO
 from typing import TYPE_CHECKING, Any, cast
 
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.checks import Tags
 from django.core.exceptions import FieldError, ImproperlyConfigured, ValidationError
@@ -318,11 +317,10 @@ def command_errors() -> Iterator[None]:
 
 
 def _outage_text(error: SessionStoreUnavailable) -> str:
-    """Describe an outage, and name the setting to look at. An outage without a known cause has no such setting."""
+    """Describe an outage, and name the setting to change. An outage without a known cause has no such setting."""
     if not error.cause:
         return str(error)
-    entry = f"CACHES[{settings.SESSION_CACHE_ALIAS!r}]['LOCATION']"
-    return f"{error.cause.rstrip('.')}. {entry} names it: 'manage.py check' says what may be wrong."
+    return f"{error.cause.rstrip('.')}. {error.setting}"
 
 
 LINE_SECONDS = 5

@@ -30,9 +30,10 @@ from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.observers import Server
 from django_redsess.transport import connections, packing
+from django_redsess.transport.causes import words_of
 from django_redsess.transport.cluster_map import Cluster, format_address
 from django_redsess.transport.connections import FollowUpMaker, Pause, Send, pool
-from django_redsess.transport.outages import UNREACHABLE, is_moving, logger, words_of
+from django_redsess.transport.outages import UNREACHABLE, is_moving, logger
 from django_redsess.transport.packing import Part
 from django_redsess.transport.pools import Pool
 from django_redsess.transport.scripts import Script

@@ -19,7 +19,8 @@ from redis.utils import str_if_bytes
 
 from django_redsess import forks
 from django_redsess.clock import monotonic
-from django_redsess.transport.outages import Outages, words_of
+from django_redsess.transport.causes import words_of
+from django_redsess.transport.outages import Outages
 from django_redsess.transport.pools import Clock, Pool, TouchedSessions, make_session_pool
 
 Address = tuple[str, int]

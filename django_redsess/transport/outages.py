@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterable
 
 import redis
-from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, InvalidResponse, NoPermissionError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess import forks, observers
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.transport.causes import message_of, setting_to_change, words_of
 
 UNREACHABLE = (RedisConnectionError, RedisTimeoutError)
 
@@ -137,9 +138,9 @@ class Outages:
             self.forbidding.note_failure(name, error, command=command)
             return _unavailable(f"{message_of(error)} ({command})", error, lasts=True)
         if _is_outage(error):
-            outage = self.out_of_reach if isinstance(error, UNREACHABLE) else self.refusing
+            outage = self.refusing if isinstance(error, ResponseError) else self.out_of_reach
             outage.note_failure(name, error)
-            if isinstance(error, AuthenticationError):
+            if isinstance(error, (AuthenticationError, InvalidResponse)):
                 return _unavailable(message_of(error), error, lasts=True)
             return _unavailable("The server that holds the sessions can't be reached.", error, lasts=False)
         return error
@@ -153,13 +154,19 @@ def forbidden(commands: Iterable[str]) -> SessionStoreUnavailable:
 
 def _unavailable(message: str, error: Exception, *, lasts: bool) -> SessionStoreUnavailable:
     raised = SessionStoreUnavailable(message)
-    raised.cause, raised.lasts = message_of(error), lasts
+    # A passing outage says no more than that to visitors.
+    raised.cause = message if lasts else message_of(error)
+    raised.setting, raised.lasts = setting_to_change(error), lasts
     return raised
 
 
 def _is_outage(error: RedisError) -> bool:
-    if isinstance(error, UNREACHABLE):
-        return True
+    # Another kind of server gives an invalid response.
+    return isinstance(error, (*UNREACHABLE, InvalidResponse)) or is_refusal(error)
+
+
+def is_refusal(error: RedisError) -> bool:
+    """Tell whether the server refuses for now, as it does when it is full."""
     # redis-py takes the code of an error off the message if it has a class for that code.
     return isinstance(error, ResponseError) and (
         str(error).startswith(REFUSALS)
@@ -194,25 +201,6 @@ def is_moving(error: BaseException | None) -> bool:
 def is_foreign(error: BaseException | None) -> bool:
     """Tell whether another program has written a key of ours with another type."""
     return str(error).startswith(FOREIGN)
-
-
-def has_answered(error: Exception) -> bool:
-    """Tell whether the server has answered with this error. Otherwise it can't be reached."""
-    # redis-py treats some answers as errors of the connection.
-    return isinstance(error, (AuthenticationError, BusyLoadingError, ResponseError))
-
-
-def message_of(error: Exception) -> str:
-    """Say that the server refuses, or that it can't be reached, and why."""
-    if has_answered(error):
-        return f"The server that holds the sessions refuses: {words_of(error)}"
-    return f"The server that holds the sessions can't be reached: {words_of(error)}"
-
-
-def words_of(error: Exception) -> str:
-    """Return the text of ``error`` without the command, and without redis-py's list of sentinels."""
-    # Some servers repeat the arguments, and tell the line of the script, or how to use HELLO.
-    return re.split(", with args| script: | : <redis|, otherwise the HELLO|\n", str(error))[0]
 
 
 def _refused_command(error: Exception, name: str, text: str) -> str:

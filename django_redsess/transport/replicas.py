@@ -16,9 +16,9 @@ from redis.exceptions import ResponseError
 from django_redsess import forks
 from django_redsess.conf import conf
 from django_redsess.signals import EndedSession, Reason
+from django_redsess.transport.causes import words_of
 from django_redsess.transport.connections import FollowUp, server_of
 from django_redsess.transport.keys import Partition
-from django_redsess.transport.outages import words_of
 from django_redsess.transport.packing import pack_command
 
 logger = logging.getLogger("django_redsess")

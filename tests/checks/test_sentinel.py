@@ -41,7 +41,8 @@ def test_a_master_that_writes_without_its_replicas_is_warned_of(put, replica, ow
     put()
     assert found() == ["W025"]
     own_server.client.config_set("min-replicas-to-write", 1)
-    assert found() == []
+    # The server may not have looked at its replicas since.
+    assert "W025" not in found()
     # This switches the minimum off.
     own_server.client.config_set("min-replicas-max-lag", 0)
     assert found() == ["W025"]

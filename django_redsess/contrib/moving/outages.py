@@ -12,7 +12,8 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.transport.outages import Outages, is_foreign, words_of
+from django_redsess.transport.causes import words_of
+from django_redsess.transport.outages import Outages, is_foreign
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ def ask_other_store(function: Callable[[], T]) -> T:
         _the_other.out_of_reach.note_failure("", cause)
         raised = SessionStoreUnavailable("The other store, from which sessions move here, can't be reached.")
         raised.cause = f"{raised} {words_of(cause)}"
+        raised.setting = "REDSESS['MOVE_FROM'] names the other store: look at its own settings, and whether it runs."
         raise raised from cause
     if _the_other.under_way:
         _the_other.finish("are reached again")
