@@ -132,7 +132,9 @@ def unproven_text(sign_in: PastSignIn) -> str:
 
 def own_end_text(sign_in: PastSignIn, *, maximum: int | None = None) -> str:
     """
-    Return the text for the user that says why the session has ended. It names no administrator.
+    Return the text for the user that says why the session has ended; ``""`` if that is not known.
+
+    It names no administrator.
 
     ``maximum`` is how many sessions the user may have, if known.
     """
@@ -150,4 +152,4 @@ def own_end_text(sign_in: PastSignIn, *, maximum: int | None = None) -> str:
         return text % {"maximum": maximum}
     if sign_in.reason == Reason.REPLACED:
         return gettext("signed out because you signed in on another device")
-    return sign_in.reason_text or gettext("ended")
+    return sign_in.reason_text

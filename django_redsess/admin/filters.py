@@ -16,7 +16,7 @@ from django.db.models import Model, QuerySet
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest
 from django.utils.functional import Promise
-from django.utils.translation import gettext, gettext_lazy
+from django.utils.translation import gettext, gettext_lazy, pgettext_lazy
 
 from django_redsess.admin.access import leaves_out_users, users_admin, visible_users
 from django_redsess.admin.pages import GUESTS, ONLY, TOO, USER
@@ -66,7 +66,8 @@ class BySeenFilter(SimpleListFilter):
 class GuestsFilter(BySeenFilter):
     """Signed-in sessions only, guests' only, or both."""
 
-    title = gettext_lazy("visitor")
+    # Django shows the title of a filter in "By %(filter_title)s". The context tells those who translate it.
+    title = pgettext_lazy("filter by", "visitor")
     parameter_name = GUESTS
     texts = {ONLY: gettext_lazy("Guests, by last seen"), TOO: gettext_lazy("Everyone, by last seen")}
     without = gettext_lazy("Signed in")
@@ -80,7 +81,7 @@ class GuestsFilter(BySeenFilter):
 class ActiveFilter(BySeenFilter):
     """Active sessions, or those that were seen in the last hour or day."""
 
-    title = gettext_lazy("last seen")
+    title = pgettext_lazy("filter by", "last seen")
     parameter_name = ACTIVE
     texts = {
         "5m": gettext_lazy("Active: in the last 5 minutes"),
@@ -97,7 +98,7 @@ class ActiveFilter(BySeenFilter):
 class StaffFilter(SimpleListFilter):
     """Sessions of staff. Only for administrators who may see users: it reveals a field of users."""
 
-    title = gettext_lazy("staff")
+    title = pgettext_lazy("filter by", "staff status")
     parameter_name = STAFF
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
@@ -129,7 +130,7 @@ class ClientFilter(SimpleListFilter):
 class BrowserFilter(ClientFilter):
     """Sessions of a browser, or of a version of it."""
 
-    title = gettext_lazy("browser")
+    title = pgettext_lazy("filter by", "browser")
     parameter_name = BROWSER
     names = BROWSERS
 
@@ -140,7 +141,7 @@ class BrowserFilter(ClientFilter):
 class SystemFilter(ClientFilter):
     """Sessions of an operating system."""
 
-    title = gettext_lazy("operating system")
+    title = pgettext_lazy("filter by", "operating system")
     parameter_name = SYSTEM
     names = SYSTEMS
 
@@ -151,7 +152,7 @@ class SystemFilter(ClientFilter):
 class DeviceBoundFilter(SimpleListFilter):
     """Sessions that are bound to a device, or those that are not. Only on sites that bind sessions."""
 
-    title = gettext_lazy("device")
+    title = pgettext_lazy("filter by", "device")
     parameter_name = DEVICE_BOUND
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
@@ -165,7 +166,7 @@ class DeviceBoundFilter(SimpleListFilter):
 class UserFilter(ListFilter):
     """Sessions of some users. Links lead here: a list of all users would be too long to choose from."""
 
-    title = gettext_lazy("user")
+    title = pgettext_lazy("filter by", "user")
     parameter_name = USER  # django-unfold asks every filter for it.
 
     def __init__(

@@ -17,8 +17,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
-from django.utils.timesince import TIME_STRINGS
-from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.utils.translation import gettext, gettext_lazy, ngettext, npgettext_lazy
 
 from django_redsess import online, viewed
 from django_redsess.admin import pages
@@ -36,7 +35,14 @@ from django_redsess.permissions import rules
 from django_redsess.querysets import visible
 from django_redsess.session.deadlines import SLACK_MAX, slack_of
 
-UNITS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60}
+UNITS = {
+    604_800: npgettext_lazy("a time after", "1 week", "%(num)d weeks", "num"),
+    86_400: npgettext_lazy("a time after", "1 day", "%(num)d days", "num"),
+    3_600: npgettext_lazy("a time after", "1 hour", "%(num)d hours", "num"),
+    60: npgettext_lazy("a time after", "1 minute", "%(num)d minutes", "num"),
+    1: npgettext_lazy("a time after", "1 second", "%(num)d seconds", "num"),
+}
+"""How long each unit is, in seconds, and its text within "2 weeks after the sign-in"."""
 
 
 class Deadline(NamedTuple):
@@ -73,10 +79,8 @@ def ends_with_browser(details: online.Details | None) -> bool:
 def duration(seconds: float) -> str:
     """Return ``seconds`` as text, in the largest unit that needs no fraction: "2 weeks", "90 minutes"."""
     whole = round(seconds)
-    for unit, length in UNITS.items():
-        if whole >= length and whole % length == 0:
-            return TIME_STRINGS[unit] % {"num": whole // length}
-    return ngettext("%(num)d second", "%(num)d seconds", whole) % {"num": whole}
+    length = next((each for each in UNITS if whole >= each and whole % each == 0), 1)
+    return UNITS[length] % {"num": whole // length}
 
 
 def _deadlines_of(session: online.Session, details: online.Details | None) -> Iterator[Deadline]:
@@ -204,7 +208,7 @@ def owner(session: OnlineSession) -> str:
     return _beside([pages.link_html(url, name) + pages.own_mark_html(session), history])
 
 
-@admin.display(description=gettext_lazy("from"))
+@admin.display(description=gettext_lazy("where from"))
 def origin(session: OnlineSession) -> str:
     """Show browser, system, address and place, with a link to all sessions from this address."""
     parts = [pages.client_html(session.user_agent), pages.address_link_html(session, session.page.access.site)]

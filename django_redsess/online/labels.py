@@ -15,10 +15,9 @@ from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from django.utils.formats import date_format, get_format
-from django.utils.html import format_html
+from django.utils.html import avoid_wrapping, format_html
 from django.utils.safestring import SafeString
-from django.utils.timesince import timesince, timeuntil
-from django.utils.translation import get_language, gettext, ngettext, npgettext, override, pgettext
+from django.utils.translation import get_language, gettext, ngettext, ngettext_lazy, override, pgettext
 from django.utils.translation.trans_real import translation
 
 from django_redsess.conf import conf
@@ -68,20 +67,38 @@ def when(at: datetime) -> SafeString:
     present = known_server_time()
     if abs(present - at) < timedelta(minutes=1):
         text = gettext("just now") if at <= present else gettext("in less than a minute")
-    elif at < present:
-        text = gettext("%(time)s ago") % {"time": _days(present - at) or timesince(at, present, depth=1)}
     else:
-        text = gettext("in %(time)s") % {"time": _days(at - present) or timeuntil(at, present, depth=1)}
+        unit, number = _largest_unit(abs(present - at))
+        text = avoid_wrapping((_AGO if at < present else _IN)[unit] % {"num": number})
     local = timezone.localtime(at)
     return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), exactly(at), text)
 
 
-def _days(time: timedelta) -> str:
-    # timesince() would show thirteen days as one week.
-    if not 2 <= time.days < 60:
-        return ""
-    # The context: Django has this text too. Without one, ours would replace it on all pages of a site.
-    return npgettext("ago, or in", "%(num)d day", "%(num)d days", time.days) % {"num": time.days}
+# Whole phrases: the form of "days" within "2 days ago" is another one in some languages.
+_AGO = {
+    "minute": ngettext_lazy("1 minute ago", "%(num)d minutes ago", "num"),
+    "hour": ngettext_lazy("1 hour ago", "%(num)d hours ago", "num"),
+    "day": ngettext_lazy("1 day ago", "%(num)d days ago", "num"),
+    "month": ngettext_lazy("1 month ago", "%(num)d months ago", "num"),
+    "year": ngettext_lazy("1 year ago", "%(num)d years ago", "num"),
+}
+_IN = {
+    "minute": ngettext_lazy("in 1 minute", "in %(num)d minutes", "num"),
+    "hour": ngettext_lazy("in 1 hour", "in %(num)d hours", "num"),
+    "day": ngettext_lazy("in 1 day", "in %(num)d days", "num"),
+    "month": ngettext_lazy("in 1 month", "in %(num)d months", "num"),
+    "year": ngettext_lazy("in 1 year", "in %(num)d years", "num"),
+}
+
+
+def _largest_unit(time: timedelta) -> tuple[str, int]:
+    """Return the largest unit that ``time`` has, and how many of it. No weeks: they would make 13 days one week."""
+    if time.days > 60:
+        return ("month", time.days * 12 // 365) if time.days < 365 else ("year", time.days // 365)
+    if time.days:
+        return "day", time.days
+    minutes = time // timedelta(minutes=1)
+    return ("minute", minutes) if minutes < 60 else ("hour", minutes // 60)
 
 
 def exactly(at: datetime) -> str:

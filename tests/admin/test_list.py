@@ -55,7 +55,7 @@ def test_an_address_links_to_the_sessions_from_it(admin_client, clients, new_ses
     [row] = Page(admin_client.get(LIST, {"guests": "only", "q": sid})).rows
     assert (row["client"], row["signed_in"]) == ("not stored", "-")
     assert [href for href in row["hrefs"] if "?q=" in href] == []
-    assert "From: not stored" in Page(admin_client.get(page_of(sid))).text
+    assert "Where from: not stored" in Page(admin_client.get(page_of(sid))).text
 
 
 @pytest.mark.usefixtures("clients")

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
+from django.contrib.admin import ListFilter
 from django.utils import translation
 
+from django_redsess.admin import filters as filters_of_sessions
+from django_redsess.contrib.history import filters as filters_of_sign_ins
 from tests.helpers.texts import LANGUAGES, catalogue_of, forms_of, texts_of_sources
 
 pytestmark = pytest.mark.unit
@@ -75,6 +78,22 @@ def test_translations_are_compiled_and_shown_by_django(language: str) -> None:
     with translation.override(translation.to_language(language)):
         for (one, many), number in product(several, (0, 1, 2, 3, 11, 100, 1_000_000)):
             assert translation.ngettext(one, many, number) == compiled.ngettext(one, many, number)
+
+
+def test_titles_of_filters_have_translations_of_their_own() -> None:
+    # Django shows them in "By %(filter_title)s": the name of a column need not fit there in each language.
+    filters = {
+        each
+        for module in (filters_of_sessions, filters_of_sign_ins)
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, ListFilter) and each.title and each.__module__ == module.__name__
+    }
+    assert len(filters) > 10
+    texts = texts_of_sources(PACKAGE).keys()
+    with translation.override(None):
+        assert {each.__name__ for each in filters if ("filter by", str(each.title), None) not in texts} == set()
+    with translation.override("de"):
+        assert {str(each.title) for each in filters} & {"zuletzt gesehen", "beenden"} == set()
 
 
 def test_texts_of_modules_and_of_templates_are_noticed(tmp_path: Path) -> None:

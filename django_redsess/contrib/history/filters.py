@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.utils.dateparse import parse_date
 from django.utils.formats import date_format
 from django.utils.text import capfirst
-from django.utils.translation import gettext, gettext_lazy
+from django.utils.translation import gettext, gettext_lazy, pgettext_lazy
 
 from django_redsess import times
 from django_redsess.admin import filters
@@ -37,7 +37,7 @@ DAY = timedelta(days=1)
 class DatesFilter(ListFilter):
     """Sign-ins of today, of yesterday, of the last 7 days, or of the dates that the form above the list sends."""
 
-    title = gettext_lazy("sign-in")
+    title = pgettext_lazy("filter by", "sign-in")
     parameter_name = WHEN  # django-unfold asks every filter for it.
     texts = {
         "today": gettext_lazy("Today"),
@@ -116,16 +116,16 @@ class ChoiceFilter(SimpleListFilter):
 
 
 class StateFilter(ChoiceFilter):
-    title = gettext_lazy("end")
+    title = pgettext_lazy("filter by", "state")
     parameter_name = STATE
     table = {
         "living": (gettext_lazy("Still signed in"), Q(ended_at__isnull=True)),
-        "ended": (gettext_lazy("Ended"), Q(ended_at__isnull=False)),
+        "ended": (pgettext_lazy("sessions", "Ended"), Q(ended_at__isnull=False)),
     }
 
 
 class ReasonFilter(ChoiceFilter):
-    title = gettext_lazy("how it ended")
+    title = pgettext_lazy("filter by", "how it ended")
     parameter_name = REASON
     table = {
         **{str(reason): (capfirst(text), Q(reason=reason)) for reason, text in REASONS.items()},
@@ -134,13 +134,13 @@ class ReasonFilter(ChoiceFilter):
 
 
 class WhoEndedFilter(ChoiceFilter):
-    title = gettext_lazy("who ended it")
+    title = pgettext_lazy("filter by", "who ended it")
     parameter_name = WHO
     table = {who: (capfirst(text), Q(who_ended=who)) for who, text in WHO_ENDED.items()}
 
 
 class SignInBrowserFilter(ChoiceFilter):
-    title = gettext_lazy("browser")
+    title = pgettext_lazy("filter by", "browser")
     parameter_name = filters.BROWSER
     # ``client`` may have a system, too: see ``browser_and_system``.
     table = {
@@ -150,13 +150,13 @@ class SignInBrowserFilter(ChoiceFilter):
 
 
 class SignInSystemFilter(ChoiceFilter):
-    title = gettext_lazy("operating system")
+    title = pgettext_lazy("filter by", "operating system")
     parameter_name = filters.SYSTEM
     table = {name: (name, Q(client__in=[name, *(f"{browser} on {name}" for browser in BROWSERS)])) for name in SYSTEMS}
 
 
 class DeviceFilter(ChoiceFilter):
-    title = gettext_lazy("device")
+    title = pgettext_lazy("filter by", "device")
     parameter_name = DEVICE
     table = {"true": (gettext_lazy("New devices only"), Q(is_new_device=True))}
 
@@ -164,7 +164,7 @@ class DeviceFilter(ChoiceFilter):
 class UnprovenFilter(ChoiceFilter):
     """Sign-ins whose session was used without the proof of its device. Shown where sessions are bound to devices."""
 
-    title = gettext_lazy("proof of the device")
+    title = pgettext_lazy("filter by", "proof of the device")
     parameter_name = UNPROVEN
     table = {"true": (gettext_lazy("Used without proof only"), Q(unproven_at__isnull=False))}
 
@@ -175,7 +175,7 @@ class UnprovenFilter(ChoiceFilter):
 class EndedByFilter(ListFilter):
     """Sessions of others that one user has ended. Only links set it."""
 
-    title = gettext_lazy("the person who ended it")
+    title = pgettext_lazy("filter by", "the person who ended it")
     parameter_name = ENDED_BY
 
     def __init__(

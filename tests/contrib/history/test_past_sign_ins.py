@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import lxml.html
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
@@ -143,6 +144,16 @@ def test_places_stand_beside_addresses_and_are_asked_for_once_a_page(admin_clien
     for visitor, url in ((client, OWN), (admin_client, LIST), (admin_client, f"/admin/auth/user/{lukas.pk}/change/")):
         assert Page(visitor.get(url)).text.count("Lyon, France") >= 2
     assert [each for each in asked_for if "203.0.113.205" in each] == [["203.0.113.205", "203.0.113.206"]]
+
+
+@pytest.mark.parametrize("is_about", [False, True])
+def test_an_end_that_nobody_knows_the_reason_of_is_a_time_only(client, lukas, is_about) -> None:
+    ended(lukas, "", ended_is_about=is_about)
+    client.force_login(lukas)
+    [cell] = lxml.html.fromstring(client.get(OWN).text).xpath("//dt[.='Ended']/following-sibling::dd")
+    [time] = cell.iter("time")
+    assert cell.text_content() == time.text_content()
+    assert time.text_content().startswith("about ") == is_about
 
 
 def test_nothing_lately_has_no_heading(client, lukas) -> None:
