@@ -29,13 +29,13 @@ class PastSignIn(NamedTuple):
 
     ``user_id`` is the primary key as text. ``ended_at`` is None if no end is known: the session may live. If
     ``ended_is_about`` is set, the time is not exact. ``reason`` is a :class:`django_redsess.signals.Reason` as text, or
-    a word of the app's own, ``""`` if it is not known. ``reason_text`` is its text in the reader's language. ``by``
-    is the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is the message
-    to the user. ``is_new_device`` tells whether the device was new, None if that is not known. ``place`` is where the
-    address is: pages set it, see :func:`with_places`. ``id`` is the sign-in's id at the source. ``unproven_at`` is when
-    a request last used the session without the proof of its device, None if none did; ``unproven_address`` and
-    ``unproven_user_agent`` are that request's, and ``unproven_refused`` tells whether it was refused. All times are
-    aware datetimes.
+    a word of the app's own, ``""`` if it is not known. ``reason_text`` is its text in the reader's language. ``by`` is
+    the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is the message to
+    the user, and ``internal_note`` the note of that user for administrators. ``is_new_device`` tells whether the device
+    was new, None if that is not known. ``place`` is where the address is: pages set it, see :func:`with_places`. ``id``
+    is the sign-in's id at the source. ``unproven_at`` is when a request last used the session without the proof of its
+    device, None if none did; ``unproven_address`` and ``unproven_user_agent`` are that request's, and
+    ``unproven_refused`` tells whether it was refused. All times are aware datetimes.
     """
 
     user_id: str
@@ -56,6 +56,7 @@ class PastSignIn(NamedTuple):
     unproven_address: str = ""
     unproven_user_agent: str = ""
     unproven_refused: bool | None = None
+    internal_note: str = ""
 
 
 class UserSignIns(NamedTuple):
@@ -88,7 +89,9 @@ def register(source: SignInSource | None) -> None:
 
 def ended_sign_ins(user_id: str, *, limit: int) -> list[PastSignIn]:
     """Call :meth:`SignInSource.ended_sign_ins` of the source. Return an empty list without a source."""
-    return _source.ended_sign_ins(user_id, limit=limit) if _source else []
+    found = _source.ended_sign_ins(user_id, limit=limit) if _source else []
+    # These are for the user, who is told of no internal note.
+    return [each._replace(internal_note="") for each in found]
 
 
 def sign_ins_for_admin(request: HttpRequest, site: AdminSite, user_id: str, *, limit: int) -> UserSignIns | None:

@@ -64,7 +64,7 @@ user_blocked = Signal()
 """
 Sent when a user was blocked, or a block has got another time or message, and all sessions of the user have ended. The
 sender is :class:`django_redsess.online.Block`. Receivers get its fields as keyword arguments: ``user_id``, ``until``,
-``message`` and ``by``.
+``message``, ``by`` and ``internal_note``.
 
 It is sent at once, also within a request. An error of a receiver is logged to ``django.dispatch``.
 """
@@ -100,7 +100,8 @@ class EndedSession(NamedTuple):
     ``user_id`` is the primary key as text, ``""`` for a guest. ``at`` is when it ended. ``created_at`` is when its user
     signed in, and ``last_seen_at`` when it was last seen: None for a guest. ``by`` is the primary key as text of the
     user whose request ended it, for the reasons ``kicked`` and ``invalidated``: ``""`` if no request did, as in a
-    command. ``message`` is what its user is told. All times are aware datetimes of the server's clock.
+    command. ``message`` is what its user is told. ``internal_note`` is what the administrator who ended it has written
+    for other administrators. All times are aware datetimes of the server's clock.
     """
 
     sid: str
@@ -111,6 +112,13 @@ class EndedSession(NamedTuple):
     last_seen_at: datetime | None = None
     by: str = ""
     message: str = ""
+    internal_note: str = ""
+
+
+class EndedByCommand(Collection[EndedSession]):
+    """Sessions that one command ended. ``internal_note`` is the note of each that was kicked."""
+
+    internal_note = ""
 
 
 class BegunSession(NamedTuple):
@@ -205,7 +213,8 @@ _scope: ContextVar[RequestScope | None] = ContextVar("django_redsess_scope", def
 class AdministratorActions:
     """The sessions that were kicked in a context, and the users who were blocked: see :func:`collect_actions`."""
 
-    def __init__(self) -> None:
+    def __init__(self, internal_note: str) -> None:
+        self.internal_note = internal_note
         self.kicked: list[EndedSession] = []
         self.blocked: list[str] = []
 
@@ -214,13 +223,14 @@ _done: ContextVar[AdministratorActions | None] = ContextVar("django_redsess_done
 
 
 @contextmanager
-def collect_actions() -> Iterator[AdministratorActions]:
+def collect_actions(internal_note: str = "") -> Iterator[AdministratorActions]:
     """
     Return a context that collects which sessions are kicked in it, and which users are blocked, even if it fails.
 
+    Receivers of ``sessions_ended`` get ``internal_note`` with each session that is kicked.
     ``hold_events`` and ``note_block`` fill it. ``django_redsess.admin.log_entries.saving_ends`` reads it.
     """
-    done = AdministratorActions()
+    done = AdministratorActions(internal_note)
     token = _done.set(done)
     try:
         yield done
@@ -250,6 +260,8 @@ def hold_events(events: Collection[Event]) -> bool:
     if not events:
         return True
     if (done := _done.get()) is not None:
+        if isinstance(events, EndedByCommand):
+            events.internal_note = done.internal_note
         done.kicked += (each for each in events if isinstance(each, EndedSession) and each.reason is Reason.KICKED)
     # Without receivers, the reply need not be read.
     if not signals_are_wanted():

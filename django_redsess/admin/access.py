@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from django.contrib import admin
 from django.contrib.admin.sites import AdminSite
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from django_redsess.admin.sessions import OnlineSessionAdmin
 
 CHECKED_MAX = 1000  # If a user, or superusers, have more sessions, these are not read one by one.
+
+
+class Noted(Protocol):
+    """A block, or a sign-in of the past: ``by`` is the user who has written ``internal_note`` about another user."""
+
+    @property
+    def user_id(self) -> str: ...
+
+    @property
+    def by(self) -> str: ...
+
+    @property
+    def internal_note(self) -> str: ...
 
 
 class Access:
@@ -128,6 +141,21 @@ class Access:
         return len(sessions) <= CHECKED_MAX and all(
             self.may_see(session) and self.may_end(session) for session in sessions
         )
+
+    def readable_note(self, noted: Noted, user: AbstractBaseUser | None) -> str:
+        """
+        Return the internal note of ``noted``, which is about ``user``; ``""`` if the administrator may not read it.
+
+        Who may write such a note may read it: who may see and end all sessions of ``user``. Nobody reads what others
+        have noted about them.
+        """
+        if not noted.internal_note or user is None or not keeps_all_of(self._listed, noted.user_id):
+            return ""
+        if noted.user_id == user_id_of(cast(AbstractBaseUser, self.request.user)) != noted.by:
+            return ""
+        session = unstored_session(noted.user_id, user)
+        may_read = self.may_see() and self.may_end() and self.may_see(session) and self.may_end(session)
+        return noted.internal_note if may_read else ""
 
 
 def access_to_sessions(request: HttpRequest, site: AdminSite) -> Access | None:

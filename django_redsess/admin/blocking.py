@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from django.contrib import messages
+from django.contrib.admin.sites import AdminSite
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -15,7 +16,7 @@ from django.utils.translation import gettext, gettext_lazy
 
 from django_redsess import online
 from django_redsess.admin import log_entries, pages
-from django_redsess.admin.access import Access, hidden_users, users_admin
+from django_redsess.admin.access import Access, access_to_sessions, hidden_users, users_admin, visible_users
 from django_redsess.admin.users import name_among
 from django_redsess.online import labels
 from django_redsess.permissions import rules
@@ -74,13 +75,19 @@ class ShownBlock(NamedTuple):
     """
     A block as a page shows it.
 
-    ``text`` has its end and message. ``user`` is the user's name. ``fields`` are the hidden fields of the form that
-    lifts it; empty if the administrator may not lift it.
+    ``text`` has its end and message. ``note`` is the internal note, ``""`` for an administrator who may not read it.
+    ``user`` is the user's name. ``fields`` are the hidden fields of the form that lifts it; empty if the administrator
+    may not lift it.
     """
 
     text: str
+    note: str
     user: str
     fields: dict[str, str]
+
+    @property
+    def note_html(self) -> SafeString:
+        return pages.note_html(self.note)
 
 
 def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str] | None = None) -> ShownBlock | None:
@@ -95,7 +102,28 @@ def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str
     if fields is None:
         fields = pages.return_page_of(access.request).parameters
     may_lift = rules().may_block(access.request.user, user)
-    return ShownBlock(labels.block_text(block), str(user), {**fields, "user": user_id} if may_lift else {})
+    note = access.readable_note(block, user)
+    return ShownBlock(labels.block_text(block), note, str(user), {**fields, "user": user_id} if may_lift else {})
+
+
+def findable_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
+    """
+    Return the users among ``user_ids`` who are named to the administrator though they have no session, by primary key.
+
+    The administrator may see them in the admin of users, or may see whether they are blocked. Of any other user, our
+    pages must not tell that the user exists.
+    """
+    found, access = visible_users(request, site, user_ids), access_to_sessions(request, site)
+    blockable = {} if access is None else users_with_shown_block(access, user_ids - found.keys())
+    return found | {key: user for key, user in blockable.items() if user is not None}
+
+
+def question_url(access: Access, user: AbstractBaseUser) -> str:
+    """Return the URL of the page that asks for how long to block ``user``; ``""`` for who may not."""
+    user_id = user_id_of(user)
+    if not (access.may_end() and user_to_block(access, user_id)):
+        return ""
+    return pages.end_url(access.request, access.site, query=pages.users_query([user_id]))
 
 
 def lift_user_block(request: HttpRequest, user: AbstractBaseUser) -> bool:
@@ -137,6 +165,7 @@ def blocked_view(access: Access) -> HttpResponse:
             "user": _user_html(access, users, each.user_id),
             "until": labels.exactly(each.until),
             "message": each.message,
+            "note": pages.note_html(access.readable_note(each, users[each.user_id])),
             "by": _blocker_name(access, named_enders, hidden, each.by),
             "block": _to_lift(request, users[each.user_id]),
         }
@@ -182,7 +211,7 @@ TEMPLATE = "admin/django_redsess/onlinesession/blocked.html"
 def _to_lift(request: HttpRequest, user: AbstractBaseUser | None) -> ShownBlock | None:
     if user is None or not rules().may_block(request.user, user):
         return None
-    return ShownBlock("", str(user), {"user": user_id_of(user)})
+    return ShownBlock("", "", str(user), {"user": user_id_of(user)})
 
 
 def _blocker_name(access: Access, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str) -> str:

@@ -159,7 +159,7 @@ def end_found(
     """
     End those of the sessions ``found`` that the administrator may end, and save that in the users' histories.
 
-    Users read ``message``. Only the histories have ``note``. Return the sids that were to end, and the sessions that
+    Users read ``message``. ``note`` is for administrators. Return the sids that were to end, and the sessions that
     have ended. If the request's own session is one of them, the administrator is signed out.
     """
     superusers = access.protected_users()
@@ -196,12 +196,13 @@ def block_user_until(
     """
     Block ``user``, end all sessions of the user, and save both in the user's history.
 
-    Ask :func:`blocking.user_to_block` first. Only the history has ``note``. For the other arguments and the errors, see
-    :func:`django_redsess.online.block`.
+    Ask :func:`blocking.user_to_block` first. ``note`` is for administrators. For the other arguments and the errors,
+    see :func:`django_redsess.online.block`.
     """
     with log_entries.saving_ends(access.request, message, note) as done:
         try:
-            return online.block(user, until=until, message=message, by=cast(AbstractBaseUser, access.request.user))
+            by = cast(AbstractBaseUser, access.request.user)
+            return online.block(user, until=until, message=message, by=by, internal_note=note)
         finally:
             if done.blocked:
                 log_entries.save_block(access.request, user, until, message, note)

@@ -18,8 +18,10 @@ from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy, pgettext_lazy
 
-from django_redsess.admin.access import leaves_out_users, users_admin, visible_users
+from django_redsess.admin.access import leaves_out_users, users_admin
+from django_redsess.admin.blocking import findable_users
 from django_redsess.admin.pages import GUESTS, ONLY, TOO, USER
+from django_redsess.admin.users import name_among
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.listing import USERS_MAX
 from django_redsess.permissions import users_have
@@ -174,7 +176,8 @@ class UserFilter(ListFilter):
     ) -> None:
         super().__init__(request, params, model, model_admin)
         self.user_ids = params.pop(USER, [])[:USERS_MAX]
-        self.named = visible_users(request, model_admin.admin_site, set(self.user_ids[:NAMES_MAX]))
+        self.request, self.site, self.shown_ids = request, model_admin.admin_site, self.user_ids[:NAMES_MAX]
+        self.named = findable_users(request, self.site, set(self.shown_ids)) if self.user_ids else {}
         if self.user_ids:
             self.used_parameters[USER] = self.user_ids
 
@@ -188,7 +191,7 @@ class UserFilter(ListFilter):
         query = changelist.get_query_string(remove=[USER])
         yield {"selected": False, "query_string": query, "display": gettext("All")}
         named = self.users_to_name(changelist)
-        names = [str(named.get(user_id, user_id[:40])) for user_id in self.user_ids[:NAMES_MAX]]
+        names = [name_among(named, user_id) for user_id in self.shown_ids]
         more = ["…"] if len(self.user_ids) > len(names) else []
         yield {"selected": True, "query_string": changelist.get_query_string(), "display": ", ".join(names + more)}
 

@@ -42,7 +42,7 @@ def make_entry(request: HttpRequest, model: type[Model], object_id: str | None, 
     )
 
 
-# In all functions below, users read ``message``. Only the history has ``note``.
+# In all functions below, users read ``message``. ``note`` is for administrators.
 
 
 def save_deactivation(request: HttpRequest, user: Model, message: str, note: str = "") -> None:
@@ -73,7 +73,7 @@ def saving_ends(request: HttpRequest, message: str, note: str = "") -> Iterator[
     The value of the context is filled as sessions end: each reply of a script that ends sessions passes through
     :func:`django_redsess.signals.hold_events`.
     """
-    with collect_actions() as done:
+    with collect_actions(note) as done:
         try:
             yield done
         finally:

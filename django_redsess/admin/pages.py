@@ -16,7 +16,6 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.sites import AdminSite
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
-from django.contrib.auth import get_user_model
 from django.core.paginator import Paginator
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -267,6 +266,15 @@ def message_html(message: str) -> SafeString:
     return format_html('<div class="redsess-told" title="{}"><q><bdi>{}</bdi></q></div>', hint, shown)
 
 
+def note_html(note: str, maximum: int | None = None) -> SafeString:
+    """Return an internal note as HTML: up to ``maximum`` characters, and all of it on hover. Nothing for ``""``."""
+    if not note:
+        return SafeString()
+    shown = Truncator(note).chars(maximum) if maximum else note
+    text = mark_safe(conditional_escape(gettext("Internal note: %s")) % format_html("<bdi>{}</bdi>", shown))  # noqa: S308
+    return format_html('<div class="redsess-told" title="{}">{}</div>', note if shown != note else "", text)
+
+
 def own_mark_html(session: OnlineSession) -> SafeString:
     """Return what marks the administrator's own session, as HTML. Nothing for another one."""
     return format_html(' <strong class="redsess-own">{}</strong>', gettext("you")) if session.is_own else SafeString()
@@ -383,16 +391,16 @@ FILTERS = "_changelist_filters"
 PAGE = "_return_to"  # The parameter that names another page to return to: see ReturnPage.
 FILTERS_MAX = 2000  # A longer query string is dropped: web servers refuse long URLs.
 
-USERS, USER_PAGE, LIST_PAGE = "users", "user:", "list:"
+LIST_PAGE, OBJECT_PAGE = "list:", "page:"
 
 
 class ReturnPage(NamedTuple):
     """
     The page to return to.
 
-    ``filters`` is the query string of its list. ``page`` is ``""`` for the list of sessions, ``"users"`` for the list
-    of users, ``"user:"`` with the primary key for a user's page, and ``"list:"`` with application and model for another
-    list of the admin. Both may come from a URL: they can name no other page.
+    ``filters`` is the query string of its list. ``page`` is ``""`` for the list of sessions, ``"list:auth_user"`` for
+    another list of the admin, and ``"page:auth_user:7"`` for the page of an object. Both may come from a URL: they can
+    name no other page.
     """
 
     filters: str = ""
@@ -405,17 +413,16 @@ class ReturnPage(NamedTuple):
 
     def url(self, site: AdminSite) -> str:
         """Return the URL of the page in ``site``."""
-        name, filters = _name_of_users(), QueryDict(self.filters)
-        with suppress(NoReverseMatch):  # No such page, or users have none in this site.
-            if self.page.startswith(USER_PAGE):
-                # A user's page carries the query string of the list that it was reached from.
-                args, query = [quote(self.page[len(USER_PAGE) :])], ReturnPage(self.filters).parameters
-                return reverse(f"admin:{name}_change", args=args, current_app=site.name, query=query)
+        filters = QueryDict(self.filters)
+        with suppress(NoReverseMatch):  # No such page in this site.
+            if self.page.startswith(OBJECT_PAGE):
+                # The page of an object carries the query string of the list that it was reached from.
+                name, _, key = self.page[len(OBJECT_PAGE) :].partition(":")
+                query = ReturnPage(self.filters).parameters
+                return reverse(f"admin:{name}_change", args=[quote(key)], current_app=site.name, query=query)
             if self.page.startswith(LIST_PAGE):
                 list_name = f"admin:{self.page[len(LIST_PAGE) :]}_changelist"
                 return reverse(list_name, current_app=site.name, query=filters)
-            if self.page == USERS:
-                return reverse(f"admin:{name}_changelist", current_app=site.name, query=filters)
             return sessions_url("changelist", site, query=filters)
         return sessions_url("changelist", site)
 
@@ -424,18 +431,18 @@ def return_page_of(request: HttpRequest) -> ReturnPage:
     """
     Return the page to return to.
 
-    For a list, this is the list as ``request`` shows it; for a session's page, the list that led to it; for a user's
-    page, that page. Pages that ask and end hand on the parameters that they got.
+    For a list, this is the list as ``request`` shows it; for a session's page, the list that led to it; for another
+    object's page, that page. Pages that ask and end hand on the parameters that they got.
     """
-    match, of_user = request.resolver_match, _name_of_users()
-    lists = {f"{of_user}_changelist": USERS, "django_redsess_onlinesession_changelist": ""}
-    name = match.url_name if match else None
-    if name in lists:
-        return ReturnPage(_encoded_anew(request.GET.urlencode()), lists[name])
+    match = request.resolver_match
+    model, _, kind = (match.url_name or "").rpartition("_") if match else ("", "", "")
+    is_of_sessions = model == "django_redsess_onlinesession"
+    if kind == "changelist":
+        return ReturnPage(_encoded_anew(request.GET.urlencode()), "" if is_of_sessions else LIST_PAGE + model)
     given = request.POST if request.method == "POST" else request.GET
     filters = _encoded_anew(given.get(FILTERS, ""))
-    if match and name == f"{of_user}_change":
-        return ReturnPage(filters, USER_PAGE + unquote(match.kwargs["object_id"]))
+    if match and kind == "change" and "object_id" in match.kwargs and not is_of_sessions:
+        return ReturnPage(filters, f"{OBJECT_PAGE}{model}:{unquote(match.kwargs['object_id'])}")
     return ReturnPage(filters, given.get(PAGE, "")[:FILTERS_MAX])
 
 
@@ -460,11 +467,6 @@ def without_return_page(query: QueryDict) -> str:
     for name in (FILTERS, PAGE):
         kept.pop(name, None)
     return kept.urlencode()
-
-
-def _name_of_users() -> str:
-    users = get_user_model()._meta
-    return f"{users.app_label}_{users.model_name}"
 
 
 def _encoded_anew(query: str) -> str:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext, gettext_lazy, ngettext, override
 
 from django_redsess import online
 from django_redsess.admin import blocking, pages
-from django_redsess.admin.access import CHECKED_MAX, Access, may_change_users, user_to_deactivate, visible_users
+from django_redsess.admin.access import CHECKED_MAX, Access, may_change_users, user_to_deactivate
 from django_redsess.admin.filters import selected_choices
 from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.models import OnlineSession
@@ -266,12 +266,10 @@ def _offer_deactivation(access: Access, user_ids: Collection[str], protected: in
 
 
 def _offer_block(access: Access, user_ids: Collection[str], protected: int, *, ends: bool) -> dict[str, Any]:
-    # As for deactivation. Only who may see the user learns that the user has no session.
+    # As for deactivation.
     if len(user_ids) != 1 or "" in user_ids or protected or not rules().may_block(access.request.user):
         return {}
     [user_id] = user_ids
-    if not ends and user_id not in visible_users(access.request, access.site, {user_id}):
-        return {}
     user = blocking.user_to_block(access, user_id)
     if user is None:
         return {}

@@ -12,6 +12,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ERROR_FLAG, PAGE_VAR, SEARCH_VAR, ChangeList
+from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
@@ -37,7 +38,7 @@ from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
 from django_redsess.online.listing import SIDS_MAX, SessionFilter, moving_from
 from django_redsess.online.samples import Present
-from django_redsess.permissions import rules
+from django_redsess.permissions import keeps_all_of, rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session import binding
 from django_redsess.session.client import parse_network
@@ -227,8 +228,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
             "chosen": filters.selected_choices(changelist),
             "looked_through": sessions.looked_through,
             "search_notes": self.search_notes(changelist),
-            "absent_users": self.absent_users(request, changelist),
-            "may_see_users": users_admin(request, self.admin_site) is not None,
+            **self.absent_users(request, changelist),
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._end_links(request, changelist),
         }
@@ -383,25 +383,36 @@ class OnlineSessionAdmin(pages.ListAdmin):
             filters.user_ids_for(request, filters.search_users(request, self.admin_site, term), sessions)
         ), False
 
-    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> list[dict[str, Any]]:
+    def absent_users(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         """
-        Return up to 3 users who match the search or filter of an empty list, and are not signed in, for the template.
+        Return the first 3 users who match the search or filter and are not signed in, for the template.
 
-        Returns none if more match, if the administrator may not see users, or if the site lists a part of the sessions.
+        They are those of an empty list. Beside rows, it is the user whose whole name was searched for. Users of whom
+        the administrator must not know are left out: see :func:`blocking.findable_users`.
         """
-        term, user_ids = changelist.query.strip(), request.GET.getlist(pages.USER)
-        of_users = users_admin(request, self.admin_site)
-        if changelist.result_count or of_users is None or len(term) > SEARCH_MAX or not (term or user_ids):
-            return []
-        if term:
-            users = list(filters.search_users(request, self.admin_site, term)[: ABSENT_MAX + 1])
-        else:
-            users = list(visible_users(request, self.admin_site, set(user_ids[: ABSENT_MAX + 1])).values())
-        users = [user for user in users if of_users.has_view_or_change_permission(request, user)]
-        every, listed = OnlineSession.online.all(), Access(self, request).sessions()
-        if len(users) > ABSENT_MAX or listed.sids is not None or listed.session_filter != every.session_filter:
-            return []
-        return [self._absent_user(request, user) for user in users if not every.of_users([user_id_of(user)]).exists()]
+        term, user_ids = changelist.query.strip(), request.GET.getlist(pages.USER)[: ABSENT_MAX + 1]
+        finds = users_admin(request, self.admin_site) is not None or rules().may_see_block(request.user)
+        is_asked = term or (user_ids and not changelist.result_count)
+        found: list[Any] = []
+        if finds and is_asked and len(term) <= SEARCH_MAX:
+            if term:
+                users = filters.search_users(request, self.admin_site, term)
+                if changelist.result_count:
+                    users = users.filter(**{f"{get_user_model().USERNAME_FIELD}__iexact": term})
+                user_ids = [user_id_of(user) for user in users[: ABSENT_MAX + 1]]
+            named, listed = blocking.findable_users(request, self.admin_site, set(user_ids)), self.get_queryset(request)
+            found = [
+                named[user_id]
+                for user_id in user_ids
+                # A part of a user's sessions does not say whether the user is signed in.
+                if user_id in named and keeps_all_of(cast(SessionQuerySet, listed), user_id)
+                if not OnlineSession.online.of_users([user_id]).exists()
+            ]
+        return {
+            "absent_users": [self._absent_user(request, user) for user in found[:ABSENT_MAX]],
+            "more_absent": len(found) > ABSENT_MAX,
+            "finds_absent": finds,
+        }
 
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
@@ -444,22 +455,21 @@ class OnlineSessionAdmin(pages.ListAdmin):
         return query
 
     def _absent_user(self, request: HttpRequest, user: Any) -> dict[str, Any]:
-        access, user_id = Access(self, request), user_id_of(user)
-        is_active, deactivate_url, block_url = getattr(user, "is_active", True), "", ""
-        ask_url = pages.end_url(request, self.admin_site, query=pages.users_query([user_id]))
+        access, user_id, deactivate_url = Access(self, request), user_id_of(user), ""
+        # Whether an account is active, is told only to those who may see the user.
+        is_seen = user_id in visible_users(request, self.admin_site, {user_id})
+        is_active = not is_seen or getattr(user, "is_active", True)
         if is_active and access.may_end() and user_to_deactivate(access, user_id):
-            deactivate_url = ask_url
-        if access.may_end() and blocking.user_to_block(access, user_id):
-            block_url = ask_url
+            deactivate_url = pages.end_url(request, self.admin_site, query=pages.users_query([user_id]))
         of_user = recent_sign_ins(request, self.admin_site, user_id)
         return {
             "name": str(user),
             "is_active": is_active,
             "last": last_sign_in_html(request, self.admin_site, of_user) if of_user else "",
             "block": blocking.shown_block(access, user),
-            "url": pages.admin_url(user, self.admin_site),
+            "url": pages.admin_url(user, self.admin_site) if is_seen else "",
             "deactivate_url": deactivate_url,
-            "block_url": block_url,
+            "block_url": blocking.question_url(access, user),
         }
 
     def _search_help(self, request: HttpRequest) -> str:

@@ -20,8 +20,9 @@ from django.utils.translation import gettext
 
 from django_redsess import past_sign_ins
 from django_redsess.admin import log_entries
-from django_redsess.admin.access import access_to_sessions, named_users, visible_users
+from django_redsess.admin.access import Access, access_to_sessions, named_users, visible_users
 from django_redsess.admin.pages import (
+    MESSAGE_MAX,
     NAME_MAX,
     address_html,
     end_html,
@@ -30,6 +31,7 @@ from django_redsess.admin.pages import (
     link_html,
     message_html,
     moment_html,
+    note_html,
     paragraph_html,
     place_html,
     sender_html,
@@ -55,7 +57,29 @@ SIGN_INS_SHOWN = 5
 
 def recent_sign_ins(request: HttpRequest, site: AdminSite, user_id: str) -> past_sign_ins.UserSignIns | None:
     """Return the last sign-ins of a user; None if the administrator may not see them, or the site keeps none."""
-    return past_sign_ins.sign_ins_for_admin(request, site, user_id, limit=SIGN_INS_SHOWN)
+    found = past_sign_ins.sign_ins_for_admin(request, site, user_id, limit=SIGN_INS_SHOWN)
+    if found is None:
+        return None
+    access = access_to_sessions(request, site)
+    return found._replace(sign_ins=with_readable_notes(found.sign_ins, request, site, access))
+
+
+def with_readable_notes(
+    sign_ins: Iterable[past_sign_ins.PastSignIn], request: HttpRequest, site: AdminSite, access: Access | None
+) -> list[past_sign_ins.PastSignIn]:
+    """
+    Return the sign-ins without the internal notes that the administrator may not read.
+
+    ``access`` is that to sessions, or None if the administrator may see none.
+    """
+    sign_ins = list(sign_ins)
+    noted = {each.user_id for each in sign_ins if each.internal_note}
+    users = named_users(request, site, noted) if noted and access else {}
+
+    def readable(each: past_sign_ins.PastSignIn) -> str:
+        return access.readable_note(each, users.get(each.user_id)) if access else ""
+
+    return [each._replace(internal_note=readable(each)) if each.internal_note else each for each in sign_ins]
 
 
 def name_among(users: Mapping[str, object], user_id: str) -> str:
@@ -77,7 +101,9 @@ def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: past_sign_ins
             shortly(each.created_at),
             sender_html(each),
             end_html(each, live.get(name_of_sign_in(each), "")),
-            how_ended_html(each, names[each.by]) + message_html(each.message),
+            how_ended_html(each, names[each.by])
+            + message_html(each.message)
+            + note_html(each.internal_note, MESSAGE_MAX),
         )
         for each in past_sign_ins.with_places(of_user.sign_ins)
     ]
@@ -163,7 +189,7 @@ def deactivate_user(request: HttpRequest, user: Any, message: str, note: str) ->
     """
     Deactivate ``user``, then end all sessions of the user.
 
-    ``message`` is shown on the devices of the user. ``note`` is saved in the user's history only.
+    ``message`` is shown on the devices of the user. ``note`` is for administrators.
     """
     using, done = router.db_for_write(type(user), instance=user), list[DeactivationEnds]()
 

@@ -370,7 +370,12 @@ def end_in_batches(
 
 
 def block(
-    user: AbstractBaseUser, *, until: datetime, message: str = "", by: AbstractBaseUser | None = None
+    user: AbstractBaseUser,
+    *,
+    until: datetime,
+    message: str = "",
+    by: AbstractBaseUser | None = None,
+    internal_note: str = "",
 ) -> EndedCount:
     """
     Keep ``user`` from signing in until a time, and end all sessions of the user. Return how many have ended.
@@ -378,22 +383,30 @@ def block(
     No session of the user begins before ``until``, a datetime, whatever signs in: it gets
     :class:`~django_redsess.exceptions.SignInRefused`. A block that is there gets the new time and message. ``message``
     is shown on the user's devices, and to anybody who tries to sign in: at most 200 characters. ``by`` is who blocks
-    the user, for the admin's list.
+    the user, for the admin's list. ``internal_note`` is for administrators who may end the user's sessions. No user is
+    told of it. It has at most 200 characters, too.
 
     If the present request is in one of these sessions, it continues as a guest's request.
 
     To keep somebody out for good, deactivate the account. Raises ValueError if ``until`` is not ahead, or is naive on a
-    site with ``USE_TZ``; for a longer message, and for a user without a primary key. Raises SessionStoreUnavailable in
-    an outage: the user may be blocked by then, and some sessions may live. Call it again.
+    site with ``USE_TZ``; for a longer message or note, and for a user without a primary key. Raises
+    SessionStoreUnavailable in an outage: the user may be blocked by then, and some sessions may live. Call it again.
     """
-    return drive(blocking.block_and_end(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+    ender = "" if by is None else user_id_of(by)
+    return drive(blocking.block_and_end(user_id_of(user), until, message, ender, internal_note))
 
 
 async def ablock(
-    user: AbstractBaseUser, *, until: datetime, message: str = "", by: AbstractBaseUser | None = None
+    user: AbstractBaseUser,
+    *,
+    until: datetime,
+    message: str = "",
+    by: AbstractBaseUser | None = None,
+    internal_note: str = "",
 ) -> EndedCount:
     """Async variant of :func:`block`."""
-    return await adrive(blocking.block_and_end(user_id_of(user), until, message, "" if by is None else user_id_of(by)))
+    ender = "" if by is None else user_id_of(by)
+    return await adrive(blocking.block_and_end(user_id_of(user), until, message, ender, internal_note))
 
 
 def unblock(user: AbstractBaseUser) -> bool:

@@ -27,10 +27,11 @@ LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 """How many blocks can be listed."""
 
 
-def block_and_end(user_id: str, until: datetime, message: str, by: str) -> Steps[EndedCount]:
+def block_and_end(user_id: str, until: datetime, message: str, by: str, internal_note: str) -> Steps[EndedCount]:
     """Block a user, then end all sessions of the user. Return how many have ended."""
     until = require_aware(until, "until")
-    made, session = Block(user_id, until, notice.check_message(message), by), session_of(request_answered())
+    words = notice.check_message(message), by, notice.check_message(internal_note)
+    made, session = Block(user_id, until, *words), session_of(request_answered())
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = session is not None and user_of((yield from session.opening())) == user_id
     # In this order. A sign-in between the two would be left, if the sessions ended first.

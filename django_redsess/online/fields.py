@@ -133,6 +133,14 @@ SIGN_IN = (
         lambda row: row.user_name(row.subject.by),
     ),
     Field("message", str, "What the user was told.", "message"),
+    Field(
+        "internal_note",
+        str | None,
+        "The note of who ended it, for administrators; none without one, and for a reader who may not end the user's "
+        "sessions.",
+        "internal_note",
+        of_request=True,
+    ),
     Field("is_new_device", bool | None, "Whether the device was new to the user, if it is known.", "is_new_device"),
     Field(
         "unproven_at",
@@ -148,9 +156,23 @@ SIGN_IN = (
 
 BLOCK = (
     Field("user_id", str, "The primary key of the user, who may not sign in.", "user_id"),
+    _USER,
     Field("until", datetime, "When the block is over.", "until"),
     Field("message", str, "What the user is told.", "message"),
     Field("by", str | None, "The primary key of the user who has set the block, if it is known.", "by"),
+    Field(
+        "by_user",
+        str | None,
+        "The name of the user who has set the block; none if the reader may not see this user.",
+        lambda row: row.user_name(row.subject.by),
+    ),
+    Field(
+        "internal_note",
+        str | None,
+        "The note of that user for administrators; none without one, and for a reader who may not end the user's "
+        "sessions.",
+        "internal_note",
+    ),
 )
 """The fields of a block."""
 
@@ -183,9 +205,9 @@ def describe_sign_ins(sign_ins: Iterable[PastSignIn], users: Users = NO_USERS) -
     return [{field.name: field.value(row) for field in SIGN_IN} for row in rows]
 
 
-def describe_block(block: Block) -> dict[str, Any]:
+def describe_block(block: Block, users: Users = NO_USERS) -> dict[str, Any]:
     """Describe a block by ``BLOCK``."""
-    return {field.name: field.value(DescribedRow(block)) for field in BLOCK}
+    return {field.name: field.value(DescribedRow(block, users)) for field in BLOCK}
 
 
 ExportedRow = Mapping[str, str | int | None]

@@ -41,12 +41,14 @@ class Block(NamedTuple):
 
     ``user_id`` is the primary key as text. ``until`` is when the block is over, an aware datetime. ``message`` is what
     the user is told, or ``""``. ``by`` is the primary key, as text, of the user who set the block; ``""`` if not known.
+    ``internal_note`` is what that user has written for administrators, or ``""``.
     """
 
     user_id: str
     until: datetime
     message: str = ""
     by: str = ""
+    internal_note: str = ""
 
 
 def set_block(block: Block) -> ScriptCall[bool]:
@@ -67,7 +69,8 @@ def restore_block(block: Block) -> ScriptCall[RestoreResult]:
 def _setting(script: Script, block: Block, read: Callable[[Any], T], first_attempt_args: Values = ()) -> ScriptCall[T]:
     partition = keyspace().of_user(block.user_id)
     over_at = _milliseconds(block.until)
-    text = f"{block.message}\n{block.by}\n{_seals(block.user_id, over_at, block.message, block.by)[0]}"
+    seal = _seals(block.user_id, over_at, block.message, block.by, block.internal_note)[0]
+    text = "\n".join((block.message, block.by, seal, *filter(None, [block.internal_note])))
     keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
     args = script.arguments(user_id=block.user_id, over_at=over_at, text=text)
     return ScriptCall(partition, script, keys, args, read, first_attempt_args=first_attempt_args)
@@ -163,15 +166,15 @@ def _block_commands(partition: Partition, user_id: str) -> bytes:
 
 def _block_from(user_id: str, over_at: float | bytes, text: bytes | None) -> tuple[Block, bool]:
     # Another program may have stored any text.
-    message, by, seal, *_ = [*(text or b"").decode(errors="replace").split("\n", 2), "", ""]
+    message, by, seal, note, *_ = [*(text or b"").decode(errors="replace").split("\n", 3), "", "", ""]
     at = min(float(over_at), TIME_MAX)
-    is_own = any(compare_digest(seal.encode(), each.encode()) for each in _seals(user_id, int(at), message, by))
-    return Block(user_id, time_of(at), message[:MESSAGE_MAX], by[:USER_ID_MAX]), is_own
+    is_own = any(compare_digest(seal.encode(), each.encode()) for each in _seals(user_id, int(at), message, by, note))
+    return Block(user_id, time_of(at), message[:MESSAGE_MAX], by[:USER_ID_MAX], note[:MESSAGE_MAX]), is_own
 
 
-def _seals(user_id: str, over_at: int, message: str, by: str) -> list[str]:
+def _seals(user_id: str, over_at: int, message: str, by: str, internal_note: str) -> list[str]:
     """Return a seal of a block by each key that may have sealed it, the present key first."""
-    content = json.dumps([user_id, over_at, message, by]).encode()
+    content = json.dumps([user_id, over_at, message, by, *filter(None, [internal_note])]).encode()
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     sealing = [derived_key(key, b"redsess.block", prefix()) for key in keys]
     return [blake2b(content, digest_size=SEAL_SIZE, key=key).hexdigest() for key in sealing]

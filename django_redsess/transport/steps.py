@@ -25,7 +25,7 @@ from asgiref.sync import sync_to_async
 
 from django_redsess import signals
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.signals import EndedSession, Reason
+from django_redsess.signals import EndedByCommand, EndedSession, Reason
 from django_redsess.transport import agreement, attempts, connections
 from django_redsess.transport.attempts import PipelineExtras
 from django_redsess.transport.connections import Pause, Send, loop_pool, server_of
@@ -38,7 +38,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class EndedSessions(Collection[EndedSession]):
+class EndedSessions(EndedByCommand):
     """
     The sessions that one command ended, as its reply has them. They are decoded only when somebody iterates.
 
@@ -67,7 +67,8 @@ class EndedSessions(Collection[EndedSession]):
                     end += 12
                 if is_sid(sid):
                     who = user_id.decode(errors="replace")
-                    yield EndedSession(sid, who, why, at, created_at, last_seen_at, self._by, self._message)
+                    note = self.internal_note if why is Reason.KICKED else ""
+                    yield EndedSession(sid, who, why, at, created_at, last_seen_at, self._by, self._message, note)
                 start = end
 
     def __contains__(self, ended: object) -> bool:

@@ -161,8 +161,9 @@ def test_it_takes_a_permission_of_its_own_besides_those_to_see_and_to_end(users,
     client = staff(Client(), *MAY)
     answer(client, question_about(client, users["bob"]), block=f"1 {bob}")
     assert online.block_of(users["bob"])
-    # Whether somebody is there who is not signed in, is told only to who may see users.
-    assert not offered(question_about(client, users["bob"]))
+    # Nobody else learns that there is a user who is not signed in.
+    assert offered(question_about(client, users["bob"]))
+    assert not offered(question_about(staff(Client(), *MAY[:2], name="no block"), users["bob"]))
     assert client.post(UNBLOCK, {"user": bob}).status_code == 302
     assert online.block_of(users["bob"]) is None
     client = staff(Client(), *MAY[:2], name="no lift")

@@ -242,7 +242,7 @@ HOSTILE = [
 def test_no_value_leads_to_another_site(admin_client, sids, new_session) -> None:
     question = Page(admin_client.get(f"{CONFIRM}?sid={sids['bob']}"))
     for value in HOSTILE:
-        for page in (value, f"user:{value}"):
+        for page in (value, f"page:auth_user:{value}", f"page:{value}", f"list:{value}"):
             hostile = {"sids": new_session("7").sid, "_changelist_filters": value, "_return_to": page}
             location = admin_client.post(f"{LIST}end/", {**question.fields, **hostile}).headers["Location"]
             assert urlsplit(location).path == LIST or urlsplit(location).path.startswith("/admin/auth/user/")
@@ -251,7 +251,7 @@ def test_no_value_leads_to_another_site(admin_client, sids, new_session) -> None
             assert not set(location) & set("\r\n\x00 ")
     assert len(left()) == 4
     # A user whose key is text has a page, too.
-    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['carol']}&_return_to=user:a%2Fb%3Ac"))
+    question = Page(admin_client.get(f"{CONFIRM}?sid={sids['carol']}&_return_to=page:auth_user:a%2Fb%3Ac"))
     assert question.links["No, take me back"] == "/admin/auth/user/a_2Fb_3Ac/change/"
 
 

@@ -53,9 +53,10 @@ OBJECTS: tuple[Model, ...] = (
         unproven_user_agent="curl/8.14.1",
         unproven_refused=True,
         unproven_told_at=SOON,
+        internal_note="Called back, 28 Nov.",
     ),
     BlockCopy(user_id=12, until=LATE),
-    BlockCopy(user_id=13, until=SOON, message="Call us.", by="1"),
+    BlockCopy(user_id=13, until=SOON, message="Call us.", by="1", internal_note="Called back, 28 Nov."),
 )
 """A sign-in and a block with as little as they may have, and one of each with all."""
 

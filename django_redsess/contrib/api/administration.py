@@ -23,7 +23,7 @@ from ninja import Path, Query, Router
 
 from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin, blocking, ending, filters
-from django_redsess.admin.access import Access, users_admin
+from django_redsess.admin.access import Access, named_users, users_admin
 from django_redsess.admin_sites import mounted_sites
 from django_redsess.contrib.api.authentication import for_asker, own_sid
 from django_redsess.contrib.api.own import require_password
@@ -285,7 +285,7 @@ def end_sessions(request: Any, body: EndSessions) -> Any:
     found = request.access.look_up(*(each.sid for each in online.find(ids, follow=True)))
     if ending.include_other_own(request.access, found):
         require_password(request)
-    sids, ended = ending.end_found(request.access, found, body.message)
+    sids, ended = ending.end_found(request.access, found, body.message, body.internal_note)
     of_ended, of_found = {each.sid for each in ended}, {each.sid for each in found}
     return {
         "ended": sorted(of_ended),
@@ -314,7 +314,7 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     session = _visible_session(request, id, follow=True)
     if ending.include_other_own(request.access, [session]):
         require_password(request)
-    sids, ended = ending.end_found(request.access, [session], asked.message)
+    sids, ended = ending.end_found(request.access, [session], asked.message, asked.internal_note)
     _require(sids, "You may not end this session.")
     if not ended:
         raise ProblemError(404, NO_SESSION)
@@ -330,7 +330,7 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
     _require(request.access.may_end(), ENDING)
     if ending.match_other_own(request.access, request.access.sessions().of_users([id])):
         require_password(request)
-    ended = ending.end_sessions_of_user(request.access, id, asked.message)
+    ended = ending.end_sessions_of_user(request.access, id, asked.message, asked.internal_note)
     return {"ended": len(ended), "may_return": ended.may_return}
 
 
@@ -370,7 +370,7 @@ def get_block(request: Any, id: Path[UserId]) -> Any:
     block = online.block_of(user)
     if block is None:
         raise ProblemError(404, NO_BLOCK)
-    return describe_block(block)
+    return _describe_block(request, block, user)
 
 
 @router.put("users/{redsess_user_id:id}/block", response=answers(NewBlock, 403, 404, 413, 415))
@@ -391,11 +391,11 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
             raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")
         raise PermissionDenied(f"You may block this user for at most {longest.days} days.")
     try:
-        ended = ending.block_user_until(request.access, user, body.until, body.message)
+        ended = ending.block_user_until(request.access, user, body.until, body.message, body.internal_note)
     except ValueError:
         raise unprocessable("until", "ahead, by the clock of the server that stores the sessions") from None
-    block = online.Block(id, body.until, body.message, user_id_of(request.user))
-    return {**describe_block(block), "ended": ended}
+    block = online.Block(id, body.until, body.message, user_id_of(request.user), body.internal_note)
+    return {**_describe_block(request, block, user), "ended": ended}
 
 
 @router.delete("users/{redsess_user_id:id}/block", response=answers(None, 403, 404))
@@ -411,6 +411,12 @@ def unblock_user(request: Any, id: Path[UserId]) -> None:
 def _require(allowed: object, otherwise: str) -> None:
     if not allowed:
         raise PermissionDenied(otherwise)
+
+
+def _describe_block(request: Any, block: online.Block, user: AbstractBaseUser) -> dict[str, Any]:
+    readable = block._replace(internal_note=request.access.readable_note(block, user))
+    names = named_users(request, request.access.site, {block.user_id, block.by} - {""})
+    return describe_block(readable, names)
 
 
 def _may_block(request: Any, user: AbstractBaseUser) -> bool:

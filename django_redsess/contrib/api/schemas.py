@@ -144,8 +144,12 @@ class SessionsQuery(UserSessionsQuery, OfUsers):
     )
 
 
+INTERNAL_NOTE = "A note for administrators who may end the user's sessions. No user is told."
+
+
 class EndQuery(Query):
     message: Message = Field("", description="What the user is told.")
+    internal_note: Message = Field("", description=INTERNAL_NOTE)
 
 
 class Body(BaseModel):
@@ -157,6 +161,7 @@ class Body(BaseModel):
 class EndSessions(Body):
     ids: list[Text] = Field(min_length=1, max_length=SIDS_MAX, description="The ids of sessions.")
     message: Message = Field("", description="What the users are told.")
+    internal_note: Message = Field("", description=INTERNAL_NOTE)
 
 
 class Password(Body):
@@ -169,6 +174,7 @@ class BlockUser(Body):
         "Superusers, and who may change the user, block for up to 3660 days: 422 above that."
     )
     message: Message = Field("", description="What the user is told.")
+    internal_note: Message = Field("", description=INTERNAL_NOTE)
 
 
 def _schema_of(name: str, fields: Iterable[DescribedField], **types: Any) -> Any:

@@ -11,12 +11,15 @@ from django.http import HttpRequest
 from ninja import Query, Router
 from pydantic import AfterValidator, Field, create_model
 
+from django_redsess.admin import OnlineSessionAdmin
+from django_redsess.admin.access import Access
 from django_redsess.contrib.api.administration import administrating, read_visible_page, sites_with
 from django_redsess.contrib.api.authentication import for_asker
 from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.contrib.api.schemas import TEXT_MAX, OfUsers, Searched, SignInList, Text, answers
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
+from django_redsess.models import OnlineSession
 from django_redsess.online.fields import describe_sign_ins
 from django_redsess.permissions import rules
 
@@ -98,7 +101,9 @@ def _sign_in_list(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict
 
     may_see = partial(rules().may_see_sign_in, request.user) if rules().sees_sign_ins_by_own_rule else None
     page = read_visible_page(read_after, position, asked.limit, may_see=may_see, position_of=_position_of)
-    users = sign_ins_admin.add_names(request, page.rows)
+    # Not the site's own ModelAdmin: its rules are for its pages.
+    access = Access(OnlineSessionAdmin(OnlineSession, sign_ins_admin.admin_site), request)
+    users = sign_ins_admin.add_names(request, page.rows, access)
     return {
         "sign_ins": describe_sign_ins((row.past for row in page.rows), users),
         "next": asked.make_cursor(page.last),

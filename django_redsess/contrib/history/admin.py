@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect, QueryDict
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone, translation
 from django.utils.functional import cached_property
@@ -21,12 +22,12 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
-from django_redsess.admin import export, log_entries, pages
+from django_redsess.admin import blocking, export, log_entries, pages
 from django_redsess.admin import filters as shared_filters
 from django_redsess.admin.access import Access, access_to_sessions, named_users, visible_users
 from django_redsess.admin.question import ask_before_end
 from django_redsess.admin.sessions import SEARCH_MAX
-from django_redsess.admin.users import live_urls, name_among, name_of_sign_in
+from django_redsess.admin.users import live_urls, name_among, name_of_sign_in, with_readable_notes
 from django_redsess.contrib.history import filters
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.contrib.history.stored_sign_ins import (
@@ -54,6 +55,18 @@ READ_AT_ONCE = 1000  # Rows per batch.
 
 ENDERS_SHOWN = 5
 """A search for users links to the sessions of others that at most this many of the users have ended."""
+
+
+BLOCKS_SHOWN = 3
+"""A search or filter of at most this many users shows who of them is blocked."""
+
+
+class BlockOfUser(NamedTuple):
+    """A user by name: the ``block``, if there is one, and the ``url`` of the page that asks whether to block."""
+
+    name: str
+    block: blocking.ShownBlock | None
+    url: str
 
 
 class CappedPaginator(pages.NearestPage):
@@ -107,7 +120,7 @@ class SignInAdmin(pages.ListAdmin):
     )
     empty_value_display = "-"
     fields = ("who", "signed_in_at", "seen_at", "end", "message_read", "sender", "user_agent")
-    readonly_fields = (*fields, "unproven")
+    readonly_fields = (*fields, "unproven", "note", "block")
 
     class Media:
         css = {"all": ("django_redsess/admin-list.css",)}
@@ -164,6 +177,7 @@ class SignInAdmin(pages.ListAdmin):
         if found is not None:
             self.add_names(request, [found])
             self._find_live(request, [found])
+            found.block_of_user = next(iter(self._blocks(request, [str(found.user_id)])), None)
             found.title = f"{name_among(found.users, str(found.user_id))}, {labels.exactly(found.created_at)}"
         return cast("SignIn | None", found)
 
@@ -173,14 +187,21 @@ class SignInAdmin(pages.ListAdmin):
         context |= {
             "title": gettext("Sign-in of %(user)s") % {"user": name_among(row.users, user_id)},
             "subtitle": None,
+            "block_of_user": row.block_of_user,
             "all_url": sign_ins_url(self.admin_site, user_id),
             "sessions_url": self._sessions_url(request, user_id),
         }
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: SignIn | None = None) -> Any:
-        found = super().get_fields(request, obj)
-        return [*found, "unproven"] if obj is not None and obj.unproven_at else found
+        found, row = list(super().get_fields(request, obj)), cast(Any, obj)
+        if row is None:
+            return found
+        if row.past.internal_note:
+            found.insert(found.index("message_read") + 1 if "message_read" in found else len(found), "note")
+        if row.block_of_user and row.block_of_user.block:
+            found.insert(found.index("who") + 1 if "who" in found else 0, "block")
+        return [*found, "unproven"] if row.unproven_at else found
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Redirect to the history of the user, or to the page of the sign-in, which has no history itself."""
@@ -269,7 +290,7 @@ class SignInAdmin(pages.ListAdmin):
         end = pages.end_html(row.past, row.live_url)
         if row.past.ended_at is None:
             return pages.labelled_html(gettext("ended"), end)
-        message = pages.message_html(row.message)
+        message = pages.message_html(row.message) + pages.note_html(row.past.internal_note, pages.MESSAGE_MAX)
         return pages.labelled_html(
             gettext("ended"), format_html("<div>{}<br>{}{}</div>", end, self._how_ended(row), message)
         )
@@ -292,6 +313,16 @@ class SignInAdmin(pages.ListAdmin):
     def message_read(self, row: Any) -> str:
         return format_html("<bdi>{}</bdi>", row.message) if row.message else "-"
 
+    @admin.display(description=gettext_lazy("internal note"))
+    def note(self, row: Any) -> str:
+        return format_html("<bdi>{}</bdi>", row.past.internal_note)
+
+    @admin.display(description=gettext_lazy("blocked"))
+    def block(self, row: Any) -> str:
+        """Show until when the user is blocked, with the button that lifts it."""
+        context = {"block": row.block_of_user.block, "is_apart": True}
+        return render_to_string("admin/django_redsess/onlinesession/block.html", context)
+
     @admin.display(description=gettext_lazy("where from"))
     def sender(self, row: Any) -> str:
         """Show the browser, whether the device was new, and the address as a link to all sign-ins from it."""
@@ -309,13 +340,20 @@ class SignInAdmin(pages.ListAdmin):
         [sender] = with_places([by])
         return format_html("{}<br>{}", pages.moment_html(by.unproven_at), pages.sender_html(sender))
 
-    def add_names(self, request: HttpRequest, rows: Iterable[Any]) -> Mapping[str, Any]:
-        """Return the users of ``rows`` by primary key as text. Set ``users`` and ``past`` on each row."""
+    def add_names(self, request: HttpRequest, rows: Iterable[Any], access: Access | None = None) -> Mapping[str, Any]:
+        """
+        Return the users of ``rows`` by primary key as text. Set ``users`` and ``past`` on each row.
+
+        ``access`` says who may read internal notes. None stands for the admin of sessions in this site.
+        """
         # One query a page. Users whom the administrator may not see have no name.
         rows = list(rows)
         ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
         users = named_users(request, self.admin_site, ids)
-        for row, sign_in in zip(rows, with_places(past_sign_in(row) for row in rows), strict=True):
+        if access is None:
+            access = access_to_sessions(request, self.admin_site)
+        past = with_readable_notes(map(past_sign_in, rows), request, self.admin_site, access)
+        for row, sign_in in zip(rows, with_places(past), strict=True):
             row.users, row.past = users, sign_in
         return users
 
@@ -348,6 +386,20 @@ class SignInAdmin(pages.ListAdmin):
                 links.append((pages.link_html(self._url_of_list({filters.ENDED_BY: user_id}), shown),))
         return format_html_join(" · ", "{}", links)
 
+    def _blocks(self, request: HttpRequest, user_ids: Collection[str]) -> list[BlockOfUser]:
+        """Return the blocks of these users whom the administrator may block, or whose block is shown."""
+        access = access_to_sessions(request, self.admin_site)
+        if access is None or len(user_ids) > BLOCKS_SHOWN:
+            return []
+        users, found = blocking.users_with_shown_block(access, set(user_ids)), list[BlockOfUser]()
+        for user_id in user_ids:
+            if (user := users.get(user_id)) is not None:
+                of_user = BlockOfUser(
+                    str(user), blocking.shown_block(access, user), blocking.question_url(access, user)
+                )
+                found += [of_user] if of_user.block or of_user.url else []
+        return found
+
     def _url_of_list(self, query: dict[str, str]) -> str:
         return reverse("admin:redsess_history_signin_changelist", current_app=self.admin_site.name, query=query)
 
@@ -363,13 +415,14 @@ class SignInAdmin(pages.ListAdmin):
         older = {}
         if has_more and is_last and (last := list(changelist.result_list)[-1:]):
             older = {filters.UNTIL: timezone.localdate(last[0].created_at).isoformat()}
-        chosen = shared_filters.selected_choices(changelist)
+        chosen, found_ids = shared_filters.selected_choices(changelist), getattr(request, "redsess_found", user_ids)
         others = {filters.WHEN, filters.SINCE, filters.UNTIL, PAGE_VAR, ERROR_FLAG}
         return {
             "title": title % {"count": pages.shown_number(count)},
             "chosen": chosen,
             **self._end_context(request, changelist),
-            "enders": self._enders(request, getattr(request, "redsess_found", user_ids)),
+            "enders": self._enders(request, found_ids),
+            "blocks": self._blocks(request, found_ids),
             "zone": timezone.get_current_timezone_name(),
             "has_more": has_more,
             "counted_max": COUNTED_MAX,

@@ -33,9 +33,11 @@ def disconnect_copies() -> None:
     user_unblocked.disconnect(dispatch_uid="django_redsess.contrib.history")
 
 
-def copy_block(sender: Any, user_id: str, until: datetime, message: str, by: str, **kwargs: Any) -> None:
+def copy_block(
+    sender: Any, user_id: str, until: datetime, message: str, by: str, internal_note: str = "", **kwargs: Any
+) -> None:
     """Receive the signal ``user_blocked``."""
-    block = online.Block(user_id, until, message, by)
+    block = online.Block(user_id, until, message, by, internal_note)
     _write_copy(user_id, lambda key, using: _store_copy(key, using, block))
 
 
@@ -82,10 +84,15 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
 
 
 def _store_copy(key: Any, using: str, block: online.Block) -> None:
-    copy = {"until": to_column(block.until), "message": block.message, "by": block.by}
+    copy = {
+        "until": to_column(block.until),
+        "message": block.message,
+        "by": block.by,
+        "internal_note": block.internal_note,
+    }
     BlockCopy.objects.using(using).update_or_create(user_id=key, defaults=copy)
 
 
 def _block_of(copy: BlockCopy) -> online.Block:
     # In an hour that occurs twice, take the second: no block ends early.
-    return online.Block(str(copy.pk), to_aware(copy.until.replace(fold=1)), copy.message, copy.by)
+    return online.Block(str(copy.pk), to_aware(copy.until.replace(fold=1)), copy.message, copy.by, copy.internal_note)

@@ -207,7 +207,8 @@ class SignInUserFilter(filters.UserFilter):
     """Sign-ins of some users. Only links set it."""
 
     def users_to_name(self, changelist: ChangeList) -> dict[str, Any]:
-        return self.named
+        listed = {str(row.user_id) for row in changelist.result_list} & set(self.shown_ids)
+        return self.named | named_users(self.request, self.site, listed - self.named.keys())
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         return sign_ins_of_users(queryset, self.user_ids) if self.user_ids else queryset

@@ -75,10 +75,10 @@ class SignIn(models.Model):
     ``login_ms`` is its time in milliseconds since 1970, by the clock of the session store. With the user, it identifies
     the sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
     ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
-    user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``. ``address_score``
-    orders addresses, so that each network is a range. ``client`` names browser and system. ``device`` is a hash of the
-    device's cookie, and ``is_new_device`` tells whether the user had not signed in on it before. ``is_told`` is set if
-    the user gets a mail about it.
+    user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``. ``internal_note`` is
+    what that user has written for administrators. ``address_score`` orders addresses, so that each network is a range.
+    ``client`` names browser and system. ``device`` is a hash of the device's cookie, and ``is_new_device`` tells
+    whether the user had not signed in on it before. ``is_told`` is set if the user gets a mail about it.
 
     ``unproven_at``, ``unproven_address`` and ``unproven_user_agent`` are of the last request that used the session
     without the proof of its device, and ``unproven_refused`` tells whether it was refused. ``unproven_told_at`` is when
@@ -111,6 +111,7 @@ class SignIn(models.Model):
     unproven_user_agent = models.CharField(max_length=256, blank=True, default="", db_default="")
     unproven_refused = models.BooleanField(null=True)
     unproven_told_at = models.DateTimeField(null=True)
+    internal_note = models.CharField(_("internal note"), max_length=200, blank=True, default="", db_default="")
 
     class Meta:
         verbose_name = _("sign-in")
@@ -159,6 +160,7 @@ class BlockCopy(models.Model):
     until = models.DateTimeField(db_index=True)
     message = models.CharField(max_length=200, blank=True)
     by = models.CharField(max_length=255, blank=True)
+    internal_note = models.CharField(max_length=200, blank=True, default="", db_default="")
 
     class Meta:
         default_permissions = ()

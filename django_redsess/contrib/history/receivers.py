@@ -41,7 +41,7 @@ from django_redsess.times import to_column
 UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
 AT_BEGINNING = (*FROM_CLIENT, "device", "is_new_device")
-AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "who_ended", "message")
+AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "who_ended", "message", "internal_note")
 AT_UNPROVEN = ("unproven_at", "unproven_address", "unproven_user_agent", "unproven_refused")
 """The fields that an upsert changes in an existing row."""
 
@@ -125,6 +125,7 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
                 by=each.by,
                 who_ended=who_ended(each.user_id, each.reason, each.by),
                 message=each.message[:MESSAGE_MAX],
+                internal_note=each.internal_note[:MESSAGE_MAX],
             )
         )
 

@@ -127,8 +127,8 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
     Delete rows that are older than ``HISTORY_DAYS``. Yield as :func:`close_ended`.
 
     Rows of living sessions stay. So does each user's latest row, which is needed to recognize new devices, and the
-    latest row with a device. Address, user agent, ender, message and what is stored of an unproven request are deleted
-    from these latest rows.
+    latest row with a device. Address, user agent, ender, message, internal note and what is stored of an unproven
+    request are deleted from these latest rows.
     """
     rows, after = rows_to_prune(), (0, 0)
     later = SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms"))
@@ -144,14 +144,14 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
         SignIn.objects.using(rows.db).filter(pk__in=gone).delete()
         # These rows are read each hour, and changed once.
         changed = rows.filter(pk__in=latest).exclude(
-            address="", user_agent="", by="", message="", **NOTHING_OF_UNPROVEN
+            address="", user_agent="", by="", message="", internal_note="", **NOTHING_OF_UNPROVEN
         )
         changed.update(**NOTHING_OF_SENDER)
         let_others_write(rows.db)
         yield len(gone), len(batch)
 
 
-NOTHING_OF_ENDER = {"by": "", "who_ended": "", "message": ""}
+NOTHING_OF_ENDER = {"by": "", "who_ended": "", "message": "", "internal_note": ""}
 NOTHING_OF_UNPROVEN = {"unproven_address": "", "unproven_user_agent": ""}
 NOTHING_OF_SENDER: dict[str, Any] = {
     "address": "",

@@ -63,6 +63,7 @@ def past_sign_in(row: SignIn) -> PastSignIn:
         unproven_address=row.unproven_address,
         unproven_user_agent=row.unproven_user_agent,
         unproven_refused=row.unproven_refused,
+        internal_note=row.internal_note,
     )
 
 

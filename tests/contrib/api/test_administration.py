@@ -290,13 +290,14 @@ def test_a_block_is_a_week_at_most_for_who_may_not_change_the_user(alice, root) 
 def test_a_user_is_blocked_shown_and_let_in_again(alice, here, root) -> None:
     path = f"users/{alice.pk}/block"
     assert status(root, "get", path) == 404
-    answer = ask(root, "put", path, {"until": "2031-04-01T12:00:00+02:00", "message": "Call us."})
-    by = root.session["_auth_user_id"]
-    block = {"user_id": str(alice.pk), "until": "2031-04-01T10:00:00.000+00:00", "message": "Call us.", "by": by}
+    words = {"message": "Call us.", "internal_note": "Case 7"}
+    answer = ask(root, "put", path, {"until": "2031-04-01T12:00:00+02:00", **words})
+    by = {"by": root.session["_auth_user_id"], "by_user": "root"}
+    block = {"user_id": str(alice.pk), "user": "alice", "until": "2031-04-01T10:00:00.000+00:00", **by, **words}
     assert (answer.status_code, answer.json()) == (200, {**block, "ended": 1})
     assert get(root, path) == block
     assert count(alice) == 0
-    assert [line for _, line in lines()][1] == "Ended 1 session. Message: Call us."
+    assert [line for _, line in lines()][1] == "Ended 1 session. Message: Call us. · Internal note: Case 7"
     assert status(root, "delete", path) == 204
     assert status(root, "delete", path) == 404
     assert lines()[-1] == (str(alice.pk), "Lifted the block.")
@@ -339,3 +340,25 @@ def test_the_present_session_and_others_of_users_take_no_password(alice, here, r
     assert status(root, "delete", f"sessions/{sid_of(here)}") == 204
     assert status(root, "delete", f"users/{alice.pk}/sessions") == 200
     assert status(root, "delete", f"sessions/{sid_of(root)}") == 204
+
+
+@pytest.mark.parametrize(("permissions", "reads"), [((SEES, ENDS, BLOCKS), True), ((SEES, BLOCKS), False)])
+def test_the_note_of_a_block_is_read_by_those_who_may_write_it(alice, root, permissions, reads) -> None:
+    path = f"users/{alice.pk}/block"
+    ask(root, "put", path, {"until": in_hours(1), "message": "Call us.", "internal_note": "Case 7"})
+    found = get(staff(Client(), *permissions), path)
+    assert (found["message"], found["internal_note"]) == ("Call us.", "Case 7" if reads else None)
+    assert (found["user"], found["by_user"]) == ("alice", "root")
+    assert status(root, "put", path, {"until": in_hours(1), "internal_note": "x" * 201}) == 422
+
+
+@pytest.mark.parametrize("way", ["one", "many", "all"])
+def test_a_note_is_written_with_an_end(alice, here, root, way) -> None:
+    sid = sid_of(here)
+    if way == "one":
+        ask(root, "delete", f"sessions/{sid}", internal_note="Case 7")
+    elif way == "all":
+        ask(root, "delete", f"users/{alice.pk}/sessions", internal_note="Case 7")
+    else:
+        ask(root, "post", "sessions/end", {"ids": [sid], "internal_note": "Case 7"})
+    assert lines() == [(str(alice.pk), "Ended 1 session. Internal note: Case 7")]

@@ -58,6 +58,7 @@ def test_sign_ins_are_listed_with_their_ends(alice, root, rows) -> None:
             "ended_by": GONE,
             "ended_by_user": None,
             "message": "Call us.",
+            "internal_note": None,
             "is_new_device": None,
             "unproven_at": None,
             "unproven_address": "",
@@ -122,3 +123,25 @@ def test_who_may_not_see_users_finds_them_by_user_name_only(rows) -> None:
     assert len(found(client)) == 3
     assert len(found(client, q="bob")) == 1
     assert found(client, q="example.com") == []
+
+
+@pytest.mark.parametrize(
+    ("permissions", "reads"),
+    [
+        (("view_signin", "view_onlinesession", "end_onlinesession"), True),
+        (("view_signin", "view_onlinesession"), False),
+        (("view_signin", "end_onlinesession"), False),
+        (("view_signin", "view_onlinesession", "block_user"), False),
+    ],
+)
+def test_internal_notes_are_read_by_those_who_may_write_them(alice, root, permissions, reads) -> None:
+    ended = {"ended_at": datetime(2030, 4, 1, tzinfo=UTC), "reason": "kicked", "by": GONE, "internal_note": "Case 7"}
+    of_root = User.objects.get(username="root")
+    for user in (alice, of_root):
+        SignIn.objects.create(user=user, login_ms=AT, **ended)
+    client = staff(Client(), *permissions)
+    notes = {each["user"]: each["internal_note"] for each in get(client, "history")["sign_ins"]}
+    assert notes == {"alice": "Case 7" if reads else None, "root": None}
+    # Nobody reads what others have noted about them.
+    notes = {each["user"]: each["internal_note"] for each in get(root, "history")["sign_ins"]}
+    assert notes == {"alice": "Case 7", "root": None}
