@@ -63,6 +63,9 @@ readthedocs: .venv/installed-test  ## Build it as Read the Docs does, from .read
 	@$(BIN)/python -m tests.helpers.readthedocs .venv/docs
 	@echo "Open .venv/docs/index.html"
 
+docs-pages: .venv/installed-test  ## Write anew what the pages of the documentation have from the code
+	@$(BIN)/python -m docs._ext
+
 screenshots: .venv/installed-test  ## Make the pictures in docs/ from the demo, with Chromium
 	@$(BIN)/python -m tests.helpers.screenshots
 

@@ -58,7 +58,7 @@ def command(name: str) -> Command:
         _lines([parser.prog, *words]),
         help_text,
         [Option(_names(action), (action.help or "") % {"default": action.default}) for action in actions],
-        [example.strip() for example in epilog.splitlines()[1:]],
+        [example.strip() for example in epilog.partition("Examples:\n")[2].splitlines()],
     )
 
 

@@ -1,4 +1,9 @@
-"""Parts of the pictures. They take the colours of the page, light or dark."""
+"""
+Parts of the pictures.
+
+In a page of the site they take its colours, light or dark. Where a picture is shown as a file, as GitHub does, it has
+colours and a background of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ def picture(width: float, height: float, parts: list[str], *, alt: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'aria-label="{escape(alt)}" style="display: block; margin: auto; width: 100%; min-width: {width * 0.8:g}px; '
         f'max-width: {width:g}px">'
+        f"<style>{OF_ITS_OWN}</style>"
         '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8z" style="fill: {MUTED}"/></marker></defs>'
         f"{''.join(parts)}</svg>"
@@ -18,6 +24,14 @@ def picture(width: float, height: float, parts: list[str], *, alt: str) -> str:
 
 
 MUTED = "var(--color-foreground-secondary, #667)"
+
+
+# The picture is the root where it is a file.
+OF_ITS_OWN = (
+    "svg:root{background:#fff;font-family:sans-serif}"
+    "@media (prefers-color-scheme:dark){svg:root{background:#131416;--color-foreground-primary:#ddd;"
+    "--color-foreground-secondary:#9ca0a5;--color-background-secondary:#1f2124;--color-brand-content:#7fd1ac}}"
+)
 
 
 def box(x: float, y: float, width: float, height: float, text: str) -> str:

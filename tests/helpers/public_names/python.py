@@ -9,21 +9,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from docs._ext import signatures, written
+
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
-
-DIRECTIVE = re.compile(
-    r"^(?P<indent> *)\.\. (?:py:)?(?P<kind>(?:auto)?module|auto\w+|function|method|attribute|class|data):: "
-    r"(?P<name>[\w.]+).*\n(?P<options>(?: +:.*\n)*)",
-    re.MULTILINE,
-)
-MEMBERS = re.compile(r":members:(.*)")
-
 
 _MISSING = object()
 
@@ -49,40 +42,27 @@ def documented() -> list[Documented]:
 
 def modules() -> set[str]:
     """Return the names of the modules that have a page, or a part of one."""
-    texts = [page.read_text(encoding="utf-8") for page in REFERENCE.glob("*.rst")]
-    return {each["name"] for text in texts for each in DIRECTIVE.finditer(text) if each["kind"].endswith("module")}
+    return {each.module for each in documented() if each.is_indexed}
 
 
 def _on_page(page: Path) -> Iterator[Documented]:
-    text, module, last = page.read_text(encoding="utf-8"), "", None
-    for each in DIRECTIVE.finditer(text):
-        kind, name = each["kind"], each["name"]
-        if kind.endswith("module"):
-            module = name
-            if kind == "automodule":
-                yield from (Documented(module, each, [], True) for each in import_module(module).__all__)
-            continue
-        if each["indent"] or kind == "automethod":
-            assert last is not None, f"{page.name}: {name} stands in no class"
-            last.members.append(name.rpartition(".")[2])
-            continue
-        of_another = name.startswith("django_redsess.")
-        home, _, short = name.rpartition(".") if of_another else (module, "", name)
-        last = Documented(home, short, [], ":no-index-entry:" not in each["options"])
-        last.members.extend(_members(last.value, each["options"]))
-        yield last
-    for variants in re.findall(r"^\.\. async-variants:: (.+)$", text, re.MULTILINE):
-        has = vars(import_module(variants))
-        own = [name for name in has["__all__"] if inspect.iscoroutinefunction(has[name])]
-        yield from (Documented(variants, name, [], True) for name in own)
-
-
-def _members(value: Any, options: str) -> list[str]:
-    """Return the members that a directive names by its option, or all that the class has."""
-    asked = MEMBERS.search(options)
-    if asked is None:
-        return []
-    return re.findall(r"\w+", asked[1]) or [name for name in vars(value) if not name.startswith("_")]
+    last = None
+    for part in written.parts(page):
+        if part.kind == "python":
+            found = signatures.find(part.name)
+            if found.owner is not None:
+                assert last is not None, f"{page.name}: {part.name} stands in no class"
+                assert last.value is found.owner, f"{page.name}: {part.name} stands in another class"
+                last.members.append(found.name)
+                continue
+            last = Documented(found.module.__name__, found.name, [], hasattr(found.module, "__all__"))
+            if inspect.isclass(found.value) and issubclass(found.value, enum.Enum):
+                last.members.extend(found.value.__members__)
+            yield last
+        elif part.kind == "async-variants":
+            has = vars(import_module(part.argument))
+            own = [name for name in has["__all__"] if inspect.iscoroutinefunction(has[name])]
+            yield from (Documented(part.argument, name, [], True) for name in own)
 
 
 def names() -> Iterator[str]:

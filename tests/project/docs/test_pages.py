@@ -17,6 +17,7 @@ from django_redsess import online, viewed
 from django_redsess.conf import Conf
 from django_redsess.signals import Reason
 from tests.helpers import errands, screenshots
+from tests.helpers.public_names import python as python_names
 from tests.helpers.public_names import source
 from tests.project.docs.pages import DOCS, ROOT, Block, blocks, pages, steps_of
 
@@ -168,9 +169,8 @@ def test_a_file_that_the_architecture_names_is_there() -> None:
 def test_the_modules_at_the_root_are_public_or_named_as_private() -> None:
     [named] = re.findall(r"^\(((?:``\w+``[\s,and]+)+)are private", architecture()["packages"], re.MULTILINE)
     private = set(re.findall(r"``(\w+)``", named))
-    reference = list((DOCS / "reference").glob("*.rst"))
-    public = {name for path in reference for name in re.findall(r":: django_redsess\.(\w+)", path.read_text())}
-    public |= {path.stem for path in reference}
+    public = {name.removeprefix("django_redsess.").partition(".")[0] for name in python_names.modules()}
+    public |= {path.stem for path in (DOCS / "reference").glob("*.rst")}
     at_the_root = {path.stem for path in PACKAGE.glob("[a-z]*.py")}
     assert sorted(at_the_root - public) == sorted(private)
 

@@ -1,18 +1,19 @@
-"""The pages of the reference say what the code says. What they take from the code themselves is not compared here."""
+"""The pages of the reference say what the code says. What is written into them from the code is as it is now."""
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
 
 import django_redsess
 from django_redsess.conf import PROFILES, SETTINGS, conf
-from docs._ext import facts
+from docs._ext import facts, written
+from docs._ext import names as references
 from tests.helpers.public_names import names_file, python, site, source
 from tests.project.docs.pages import DOCS
 
@@ -23,13 +24,6 @@ PACKAGE = Path(django_redsess.__file__).parent
 
 def page(name: str) -> str:
     return (DOCS / "reference" / f"{name}.rst").read_text(encoding="utf-8")
-
-
-def directives(text: str, name: str) -> dict[str, str]:
-    """Return the content of each directive of that name, by its argument. None may stand there twice."""
-    found = re.findall(rf"^\.\. {name}:: (.+)\n((?:(?: .*)?\n)*)", text + "\n", re.MULTILINE)
-    assert len(found) == len(dict(found))
-    return {argument: dedent(content) for argument, content in found}
 
 
 PRIVATE_MODULES = {"django_redsess.checks", "django_redsess.contrib.sockets.ended_sessions"}
@@ -58,19 +52,24 @@ def modules_with_all() -> set[str]:
     }
 
 
+def arguments(kind: str) -> list[str]:
+    """Return what parts of a kind are about, on all pages."""
+    return [part.argument for path in written.pages() for part in written.parts(path) if part.kind == kind]
+
+
 def test_a_page_names_the_async_variants_of_its_modules() -> None:
     """One sentence of the page names them."""
-    texts = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.rst"))
-    named = re.findall(r"^\.\. async-variants:: (.+)$", texts, re.MULTILINE)
-    assert sorted(named) == sorted(name for name in python.modules() if facts.async_variants(import_module(name)))
+    have = sorted(name for name in python.modules() if facts.async_variants(import_module(name)))
+    assert sorted(arguments("async-variants")) == have
 
 
 def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: Any) -> None:
     settings.REDSESS = {}
-    described = directives(page("settings"), "setting")
-    assert sorted(described) == sorted(SETTINGS)
-    for name, content in described.items():
-        examples = re.findall(r"\.\. code-block:: python\n\n +(.+)", content)
+    assert sorted(arguments("setting")) == sorted(SETTINGS)
+    # The first examples below the heading of a setting are its own.
+    _, *sections = re.split(r"^``(\w+)``\n-+$", page("settings"), flags=re.MULTILINE)
+    for name, text in zip(sections[::2], sections[1::2], strict=True):
+        examples = re.findall(r"\.\. code-block:: python\n\n +(.+)", text)
         assert examples, name
         for example in examples:
             given: dict[str, Any] = {"REDSESS": {}}
@@ -80,7 +79,7 @@ def test_each_setting_is_there_once_with_an_example_that_is_allowed(settings: An
 
 
 def test_the_values_of_each_profile_are_listed() -> None:
-    assert re.findall(r"^   \.\. profile:: (\w+)$", page("settings"), re.MULTILINE) == list(PROFILES)
+    assert arguments("profile") == list(PROFILES)
 
 
 def names(kind: str, after: str = "") -> set[str]:
@@ -95,8 +94,7 @@ TEMPLATES = PACKAGE / "templates"
 @pytest.mark.parametrize(
     ("name", "pattern", "collect"),
     [
-        ("checks", r"^\.\. check:: (\w+)$", lambda: names("System checks")),
-        ("commands", r"^\.\. command:: (\w+)$", lambda: {*site.command_names()}),
+        ("checks", r"^``(\w+)``\n-+$", lambda: names("System checks")),
         ("permissions", r"^``(\w+)``  ", lambda: names("Permissions")),
         (
             "templates",
@@ -110,3 +108,23 @@ def test_a_page_has_all_names_of_the_code_and_no_others(
     name: str, pattern: str, collect: Callable[[], set[str]]
 ) -> None:
     assert set(re.findall(pattern, page(name), re.MULTILINE)) == collect()
+
+
+def test_what_is_written_from_the_code_is_as_the_code_is_now() -> None:
+    outdated = [str(path.relative_to(DOCS)) for path in written.outdated()]
+    assert outdated == [], "make docs-pages writes them anew"
+
+
+def test_each_command_is_described_below_its_name() -> None:
+    described = arguments("command")
+    assert sorted(described) == sorted(site.command_names())
+    below = re.findall(
+        r"^(\w+)\n=+\n(?:(?!=+$).*\n)*?\.\. written by .*: command (\w+)$", page("commands"), re.MULTILINE
+    )
+    assert [(name, name) for name in described] == below
+
+
+def test_a_section_of_a_name_has_an_anchor_of_its_own() -> None:
+    """docutils gives the second section of the same title another one, and the links would lead to the first."""
+    anchors = Counter((place.page, place.anchor) for place in references.places())
+    assert [anchor for anchor, count in anchors.items() if count > 1] == []
