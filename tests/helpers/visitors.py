@@ -16,6 +16,12 @@ from django_redsess.backend import SessionStore
 from tests.helpers.store import stored
 
 
+def cookie_header(name: str, value: str) -> str:
+    """Return the header in which a stranger sends any ``value``: Python's own cookies refuse control characters."""
+    escaped = "".join(each if " " <= each <= "~" and each not in '"\\' else f"\\{ord(each):03o}" for each in value)
+    return f'{name}="{escaped}"'
+
+
 class Browser:
     """A visitor: keeps cookies, gets an answer to whatever happens, and notes how long the last one took."""
 

@@ -36,7 +36,7 @@ from tests.helpers.accounts import is_gone
 from tests.helpers.site.middleware import ReadsOnTheWayIn, ReadsOnTheWayOut
 from tests.helpers.site.urls import urlpatterns as site_urls
 from tests.helpers.store import have_agreed, make_due, now_of
-from tests.helpers.visitors import Browser
+from tests.helpers.visitors import Browser, cookie_header
 
 pytestmark = pytest.mark.usefixtures("nothing_to_repair")
 
@@ -392,9 +392,8 @@ def test_a_session_that_the_limit_has_ended_names_it_where_all_users_have_the_sa
 def test_who_has_no_session_is_told_nothing(site, db, partitions, key: str | None) -> None:
     assert SessionStore(key).ended is None
     assert asyncio.run(SessionStore(key).aended()) is None
-    browser = Visitor(Client())
-    if key is not None:
-        browser.cookie = key
+    client = Client() if key is None else Client(headers={"cookie": cookie_header("sessionid", key)})
+    browser = Visitor(client)
     response = browser.get("/asks/")
     assert (response.status_code, response.content, HEADER in response) == (200, b"nothing", False)
     assert shown(browser) == []
