@@ -62,7 +62,8 @@ def running(directory: Path, **more: str) -> Iterator[Demo]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    demo = Demo(process, directory, output, f"http://127.0.0.1:{env['PORT']}", env)
+    scheme = "https" if env.get("HTTPS") == "1" else "http"
+    demo = Demo(process, directory, output, f"{scheme}://127.0.0.1:{env['PORT']}", env)
     try:
         wait_until(demo.is_served, seconds=120)
         yield demo

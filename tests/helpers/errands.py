@@ -14,9 +14,8 @@ from playwright.sync_api import Locator, Page
 
 from testproject.people import CHROME_MAC, FIREFOX_LINUX, PASSWORD
 from tests.helpers.admin_pages import LIST
-from tests.helpers.site.addresses import STRANGER
+from tests.helpers.site.addresses import OFFICE, STRANGER
 
-OFFICE = "192.0.2.200"
 MESSAGE = "Please call us about your account."
 
 

@@ -7,6 +7,7 @@ a picture says to press has a ring, which is drawn; the rest is the page as it i
 
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from PIL import Image, ImageChops
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Locator, Page, Playwright, sync_playwright
 
 if __name__ == "__main__":
     import django
@@ -23,12 +24,15 @@ if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
     django.setup()
 
-from testproject.people import CHROME_MAC, PASSWORD
+from testproject.https import SOFTWARE_KEYS
+from testproject.people import CHROME_MAC, PASSWORD, SAFARI_IPHONE
 from tests.helpers.browsing import CHROMIUM, FLAGS, LIST, NO_BROWSER, sign_in
 from tests.helpers.demo import Demo, running
-from tests.helpers.errands import ERRANDS, OFFICE, OpenBrowser, Step
-from tests.helpers.gallery.visits import PASSWORDS
+from tests.helpers.errands import ERRANDS, OpenBrowser, Step
+from tests.helpers.gallery.visits import OWN, PASSWORDS
 from tests.helpers.items import LIST as MOST_VIEWED
+from tests.helpers.running import wait_until
+from tests.helpers.site.addresses import OFFICE
 from tests.project.docs.pages import DOCS, steps_of
 
 SETTINGS = "pictures"
@@ -38,6 +42,11 @@ WIDTH, HEIGHT = 1040, 700
 
 HIGHER = 860
 """Of the window of a picture of its own: a list shows more rows."""
+
+PHONE = 390
+"""The width of a phone. Its window is as high as that of the list: the README shows them beside each other."""
+
+MARGIN = 4
 
 COLORS = 128
 """Pages have few colours. A picture of so many takes a third of the bytes."""
@@ -60,6 +69,12 @@ PICTURES: dict[str, Callable[[Page], object]] = {
 WHOLE = ("session",)
 """Pictures of the whole page. The others show what is seen in a window."""
 
+ON_A_PHONE = "your-devices"
+"""The page of a shopper who has signed in at a desk, too."""
+
+BOUND = "device-bound"
+"""The browser of a session that is bound to its device, with the mark of that: it stands within a line."""
+
 
 @contextmanager
 def browsers(browser: Browser, demo: Demo) -> Iterator[OpenBrowser]:
@@ -69,7 +84,9 @@ def browsers(browser: Browser, demo: Demo) -> Iterator[OpenBrowser]:
     def open_browser(who: str = "", *, address: str = OFFICE, user_agent: str = CHROME_MAC) -> Page:
         context = browser.new_context(
             base_url=demo.url,
-            viewport={"width": WIDTH, "height": HEIGHT},
+            viewport={"width": PHONE, "height": HIGHER}
+            if user_agent == SAFARI_IPHONE
+            else {"width": WIDTH, "height": HEIGHT},
             reduced_motion="reduce",
             user_agent=user_agent,
             extra_http_headers={"X-Forwarded-For": address},
@@ -93,9 +110,9 @@ def browsers(browser: Browser, demo: Demo) -> Iterator[OpenBrowser]:
 
 def without_empty_rows(picture: Image.Image) -> Image.Image:
     """Cut off the rows at the end that are all like the last one, but for a margin."""
-    last = picture.crop((0, picture.height - 1, WIDTH, picture.height)).resize(picture.size)
+    last = picture.crop((0, picture.height - 1, picture.width, picture.height)).resize(picture.size)
     box = ImageChops.difference(picture, last).getbbox()
-    return picture.crop((0, 0, WIDTH, min(picture.height, box[3] + 24))) if box else picture
+    return picture.crop((0, 0, picture.width, min(picture.height, box[3] + 24))) if box else picture
 
 
 def save(page: Page, path: Path, *, press: Locator | None = None, height: int = HEIGHT, whole: bool = False) -> None:
@@ -104,9 +121,19 @@ def save(page: Page, path: Path, *, press: Locator | None = None, height: int = 
         press.evaluate(f"element => element.style.cssText += ';{RING}'")
         box = press.bounding_box() or {"y": 0, "height": 0}
         height = max(height, int(box["y"] + box["height"] + 40))
-    taken = Image.open(io.BytesIO(page.screenshot(full_page=True, animations="disabled"))).convert("RGB")
+    taken = take(page)
     if not whole:
-        taken = without_empty_rows(taken.crop((0, 0, WIDTH, min(height, taken.height))))
+        taken = without_empty_rows(taken.crop((0, 0, taken.width, min(height, taken.height))))
+    write(taken, path)
+
+
+def take(page: Page, clip: FloatRect | None = None) -> Image.Image:
+    """Return a picture of the whole page, or of a part of it."""
+    taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
+    return Image.open(io.BytesIO(taken)).convert("RGB")
+
+
+def write(taken: Image.Image, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     taken.quantize(COLORS, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
@@ -129,13 +156,47 @@ def run_errand(name: str, open_browser: OpenBrowser, folder: Path) -> None:
                 step.press.click()
 
 
+def take_bound(playwright: Playwright, folder: Path) -> None:
+    """Make the picture of the mark of a bound session. Browsers bind sessions by HTTPS only: it takes another demo."""
+    with (
+        TemporaryDirectory() as directory,
+        running(Path(directory), HTTPS="1", DJANGO_SETTINGS_MODULE=f"tests.helpers.site.settings.{SETTINGS}") as demo,
+    ):
+        [trusted] = re.findall(r"--ignore-certificate-errors-spki-list=(\S+)", demo.output.read_text())
+        # The requests by which a browser binds a session have its own user agent, and none of a context.
+        more = [f"--ignore-certificate-errors-spki-list={trusted}", f"--user-agent={CHROME_MAC}"]
+        args = [*FLAGS, *more, f"--enable-features={SOFTWARE_KEYS}"]
+        with (
+            playwright.chromium.launch(executable_path=CHROMIUM, args=args) as browser,
+            browsers(browser, demo) as open_browser,
+        ):
+            page = open_browser("admin")
+            wait_until(lambda: any(each.get("name") == "sessionid_proof" for each in page.context.cookies()))
+            page.goto(LIST)
+            mark = page.locator("#result_list .redsess-bound").first
+            parts = [mark.locator("xpath=preceding-sibling::span").bounding_box(), mark.bounding_box()]
+            write(take(page, around(*filter(None, parts))), folder / f"{BOUND}.png")
+
+
+def around(*boxes: FloatRect) -> FloatRect:
+    """Return the box that all of these are in, with a margin."""
+    left, top = min(box["x"] for box in boxes) - MARGIN, min(box["y"] for box in boxes) - MARGIN
+    right = max(box["x"] + box["width"] for box in boxes) + MARGIN
+    bottom = max(box["y"] + box["height"] for box in boxes) + MARGIN
+    return {"x": left, "y": top, "width": right - left, "height": bottom - top}
+
+
 def take_all(browser: Browser, demo: Demo, folder: Path) -> None:
-    """Make all pictures in ``folder``: each as ``<name>.png``, and those of errands in a folder of their own."""
+    """Make all other pictures: each as ``<name>.png``, and those of errands in a folder of their own."""
     for name, show in PICTURES.items():
         with browsers(browser, demo) as open_browser:
             page = open_browser("admin")
             show(page)
             save(page, folder / f"{name}.png", height=HIGHER, whole=name in WHOLE)
+    with browsers(browser, demo) as open_browser:
+        page = open_browser("hugo", address="2001:db8:7:31::9", user_agent=SAFARI_IPHONE)
+        page.goto(OWN)
+        save(page, folder / f"{ON_A_PHONE}.png", height=HIGHER)
     for name in ERRANDS:
         with browsers(browser, demo) as open_browser:
             run_errand(name, open_browser, folder)
@@ -152,6 +213,7 @@ def make(folder: Path = DOCS) -> None:
         playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as browser,
     ):
         take_all(browser, demo, folder)
+        take_bound(playwright, folder)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,19 @@ NOT_FOLLOWED = {
 }
 """The languages of blocks that are not followed here, with what they are."""
 
-NOT_RUN = ("git clone", "python -m pip", "pip install", "redis-cli", "SITE=", "API=", "token()", "ask", "curl", "next=")
+NOT_RUN = (
+    "docker run",
+    "brew install",
+    "python -m pip",
+    "pip install",
+    "redis-cli",
+    "SITE=",
+    "API=",
+    "token()",
+    "ask",
+    "curl",
+    "next=",
+)
 NOT_RUN += ("id=", "ids=", "user=", "block=", "umask", "python -c")
 """Commands that install something, or are for the demo: see test_json.py."""
 

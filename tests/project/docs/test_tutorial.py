@@ -21,7 +21,7 @@ from tests.project.docs.pages import DOCS, blocks, environment
 
 TUTORIAL = DOCS / "tutorial.rst"
 
-NOT_RUN = ("python3 -m venv", "git clone ", ". .venv/", "python -m pip", "docker ", "brew ", "valkey-server")
+NOT_RUN = ("python3 -m venv", ". .venv/", "python -m pip", "docker ", "brew ", "valkey-server")
 """The environment of the tests has what these install, and the server is started in the last of the three ways."""
 
 LAST = ("cd ", "export ")
@@ -102,6 +102,10 @@ class Reader:
             file.write("\n" * bool(at_the_end) + text.replace("6379", str(self.redis_port)))
 
     def _run(self, command: str, said: str) -> None:
+        if " && " in command:
+            for part in command.split(" && "):
+                self._run(part, "")
+            return
         if command.startswith(NOT_RUN):
             return
         if command.startswith(LAST):
