@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -19,9 +18,11 @@ from django.utils.http import http_date
 from django.utils.translation import gettext
 from django.views.defaults import permission_denied
 
+from django_redsess import problems
 from django_redsess.backend import SessionStore
-from django_redsess.exceptions import SessionNotProven, SessionStoreUnavailable, SignInRefused
+from django_redsess.exceptions import SessionLimitReached, SessionNotProven, SessionStoreUnavailable, SignInRefused
 from django_redsess.online.labels import in_our_language
+from django_redsess.problems import ProblemType
 from django_redsess.session.store import django_request, session_of
 
 OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
@@ -144,7 +145,7 @@ def unavailable_response(
         else:
             detail = gettext("This site can’t look up who you are just now. Please try again in a few seconds.")
         for_developers = _for_developers(outage) if settings.DEBUG else {}
-        response = program_response(request, 503, detail, **for_developers)
+        response = program_response(request, problems.STORE_UNAVAILABLE, detail, **for_developers)
         if response is None:
             context = {"detail": detail, "for_developers": for_developers}
             response = page_response("django_redsess/503.html", context, 503, "Sessions can't be reached.")
@@ -163,18 +164,22 @@ def busy_response(request: HttpRequest) -> HttpResponse:
     """
     with in_our_language():
         detail = gettext("Another request of yours is still being answered. Please try again in a few seconds.")
-    response = program_response(request, 409, detail)
+    response = program_response(request, problems.SESSION_BUSY, detail)
     if response is None:
         response = HttpResponse(detail, status=409, content_type="text/plain; charset=utf-8")
     response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return _finish_refusal(response)
 
 
-def program_response(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse | None:
+def program_response(request: HttpRequest, kind: ProblemType, detail: str, **more: Any) -> HttpResponse | None:
     """Return an error as problem details or JSON. None for browsers."""
     if wants_problem_details(request):
-        return problem_response(status, detail, **more)
-    return JsonResponse({"detail": detail, **more}, status=status) if _wants_json(request) else None
+        return problem_response(kind, detail, **more)
+    return _json_response(kind, detail, **more) if _wants_json(request) else None
+
+
+def _json_response(kind: ProblemType, detail: str, **more: Any) -> JsonResponse:
+    return JsonResponse({"type": kind.uri, "detail": detail, **more}, status=kind.status)
 
 
 def page_response(template: str, context: dict[str, Any], status: int, line: str) -> HttpResponse:
@@ -192,10 +197,10 @@ def page_response(template: str, context: dict[str, Any], status: int, line: str
         return HttpResponse(line, status=status, content_type="text/plain; charset=utf-8")
 
 
-def problem_response(status: int, detail: str, *, kind: str = "about:blank", **more: Any) -> JsonResponse:
-    """Return an error as problem details (RFC 9457). ``kind`` is the URI of its type; ``more`` are other members."""
-    content = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
-    return JsonResponse(content, status=status, content_type="application/problem+json")
+def problem_response(kind: ProblemType, detail: str, **more: Any) -> JsonResponse:
+    """Return an error as problem details (RFC 9457). ``more`` are other members."""
+    content = {"type": kind.uri, "title": kind.title, "status": kind.status, "detail": detail, **more}
+    return JsonResponse(content, status=kind.status, content_type="application/problem+json")
 
 
 def without_log(response: HttpResponse) -> HttpResponse:
@@ -214,16 +219,17 @@ def refused_response(
     sends problem details to all. ``instead_of`` is the response that it replaces, if any.
     """
     sign_out_request(request)
+    kind = problems.TOO_MANY_SESSIONS if isinstance(error, SessionLimitReached) else problems.SIGN_IN_REFUSED
     response: HttpResponse
     try:
         with in_our_language():
             handler: Any = get_resolver(get_urlconf()).resolve_error_handler(403)
             if wants_problem_details(request):
-                response = problem_response(403, str(error))
+                response = problem_response(kind, str(error))
             elif handler is not permission_denied or _template_exists("403.html"):
                 return None
             elif _wants_json(request):
-                response = JsonResponse({"detail": str(error)}, status=403)
+                response = _json_response(kind, str(error))
             else:
                 response = HttpResponse(render_to_string("django_redsess/403.html", {"detail": str(error)}), status=403)
     except TemplateDoesNotExist:
@@ -246,7 +252,7 @@ def session_ended_response(instead_of: HttpResponseBase) -> HttpResponse:
 
     It replaces ``instead_of``.
     """
-    return _finish_refusal(problem_response(401, ENDED_MEANWHILE), instead_of)
+    return _finish_refusal(problem_response(problems.SESSION_ENDED, ENDED_MEANWHILE), instead_of)
 
 
 def _finish_refusal(response: HttpResponse, instead_of: HttpResponseBase | None = None) -> HttpResponse:

@@ -272,8 +272,9 @@ def test_programs_get_json_and_browsers_a_page(browser, alice, proxy) -> None:
     for accept in ("application/json", "*/*", "application/vnd.api+json", "text/html;q=0.1, */*"):
         answer = ask(browser, accept)
         assert (answer["Content-Type"], answer["Retry-After"]) == ("application/json", "5"), accept
-        [(name, detail)] = json.loads(answer.content).items()
-        assert (name, detail.endswith(SOON)) == ("detail", True)
+        told = json.loads(answer.content)
+        assert set(told) == {"type", "detail"}
+        assert (told["type"].rpartition("#")[2], told["detail"].endswith(SOON)) == ("store-unavailable", True)
 
 
 @pytest.mark.parametrize("debug", [False, True])

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.test import Client
 
+from django_redsess import problems
+
 API = "/api/v1/"
 
 
@@ -33,6 +35,12 @@ def ask(client: Client, method: str, path: str, body: Any = None, **query: Any) 
     operations = _described_paths()
     answer = getattr(client, method)(API + path, query_params=query, **more)
     _check_response(operations, method, path, answer)
+    if answer.headers.get("Content-Type") == "application/problem+json":
+        problem = answer.json()
+        kind = problems.TYPES[problem["type"].rpartition("#")[2]]
+        status = answer.status_code if kind is problems.REFUSED_BY_SITE else kind.status
+        assert problem["type"] == kind.uri
+        assert (problem["status"], problem["title"], answer.status_code) == (status, kind.title, status)
     return answer
 
 

@@ -52,6 +52,7 @@ from django_redsess.online.labels import server_time
 from django_redsess.online.listing import Position, position_of
 from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
+from django_redsess.problems import NO_SUCH_BLOCK, NO_SUCH_PAGE, NO_SUCH_SESSION, NO_SUCH_USER, WRONG_VALUE
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.client import parse_network
 from django_redsess.session.store import user_id_of
@@ -74,7 +75,7 @@ def sites_with(request: HttpRequest, model: type[Model]) -> list[AdminSite]:
     """Return the admin sites in this site's URLs with pages of ``model``. Raises ProblemError if there are none."""
     sites = mounted_sites(model, request)
     if not sites:
-        raise ProblemError(404, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
+        raise ProblemError(NO_SUCH_PAGE, f"The admin of this site has no page of {model._meta.verbose_name_plural}.")
     return sites
 
 
@@ -224,7 +225,7 @@ def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     """Return the sessions that match the query, among those that the administrator may see."""
     found: SessionQuerySet = request.access.sessions()
     if asked.guests == "only" and asked.user:
-        raise ProblemError(422, "guests=only and user can't be given together: guests are not users.")
+        raise ProblemError(WRONG_VALUE, "guests=only and user can't be given together: guests are not users.")
     if asked.guests:
         found = found.only_guests() if asked.guests == "only" else found.with_guests()
     if asked.active:
@@ -317,7 +318,7 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     sids, ended = ending.end_found(request.access, [session], asked.message, asked.internal_note)
     _require(sids, "You may not end this session.")
     if not ended:
-        raise ProblemError(404, NO_SESSION)
+        raise ProblemError(NO_SUCH_SESSION, NO_SESSION)
 
 
 @router.delete("users/{redsess_user_id:id}/sessions", response=answers(Ended, 403))
@@ -369,7 +370,7 @@ def get_block(request: Any, id: Path[UserId]) -> Any:
     _require(may_see, "You may not see the block of this user.")
     block = online.block_of(user)
     if block is None:
-        raise ProblemError(404, NO_BLOCK)
+        raise ProblemError(NO_SUCH_BLOCK, NO_BLOCK)
     return _describe_block(request, block, user)
 
 
@@ -405,7 +406,7 @@ def unblock_user(request: Any, id: Path[UserId]) -> None:
     user = _find_user(id)
     _require(_may_block(request, user), "You may not lift the block of this user.")
     if not blocking.lift_user_block(request, user):
-        raise ProblemError(404, NO_BLOCK)
+        raise ProblemError(NO_SUCH_BLOCK, NO_BLOCK)
 
 
 def _require(allowed: object, otherwise: str) -> None:
@@ -427,12 +428,12 @@ def _visible_session(request: Any, sid: str, *, follow: bool = False) -> OnlineS
     sids = [each.sid for each in online.find([sid], follow=True)] if follow else [sid]
     found: list[OnlineSession] = request.access.look_up(*sids)
     if not found:
-        raise ProblemError(404, NO_SESSION)
+        raise ProblemError(NO_SUCH_SESSION, NO_SESSION)
     return found[0]
 
 
 def _find_user(user_id: str) -> AbstractBaseUser:
     user = users_by_id({user_id}).get(user_id)
     if user is None:
-        raise ProblemError(404, "There is no user with this id.")
+        raise ProblemError(NO_SUCH_USER, "There is no user with this id.")
     return user

@@ -17,6 +17,7 @@ from ninja.responses import Status
 from ninja.security import APIKeyCookie
 from ninja.utils import check_csrf
 
+from django_redsess import problems
 from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.contrib.api.schemas import TEXT_MAX, Query
 from django_redsess.session.store import session_of, user_id_of
@@ -61,14 +62,18 @@ def _check_csrf(request: HttpRequest) -> None:
     try:
         refused = check_csrf(request)
     except RequestDataTooBig:
-        raise ProblemError(413, "The body is too long.") from None
+        raise ProblemError(problems.BODY_TOO_LONG, "The body is too long.") from None
     except (SuspiciousOperation, MultiPartParserError):
         # Django has read the body as a form, for the token.
-        raise ProblemError(400, "The request can't be read: a body must be of the type application/json.") from None
+        raise ProblemError(
+            problems.NOT_READABLE, "The request can't be read: a body must be of the type application/json."
+        ) from None
     if refused is not None:
         value = "the page's token" if settings.CSRF_USE_SESSIONS else f"the cookie {settings.CSRF_COOKIE_NAME}"
         sent = f"Send {value} in the header {csrf_header()}, and over HTTPS a Referer of this site"
-        raise ProblemError(403, f"The CSRF token or the origin of the request is missing or wrong. {sent}.")
+        raise ProblemError(
+            problems.CSRF_FAILED, f"The CSRF token or the origin of the request is missing or wrong. {sent}."
+        )
     if request.method in SAFE and not settings.CSRF_USE_SESSIONS:
         # Scripts take the token from a cookie, which is set here if the browser has none.
         get_token(request)
@@ -85,14 +90,16 @@ def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
         if getattr(user, "is_authenticated", None) is not True:
             raise ImproperlyConfigured("auth of django_redsess.contrib.api.urls() must return a user, or None.")
         if not getattr(user, "is_active", True):
-            raise ProblemError(401, "This account is not active.")
+            raise ProblemError(problems.ACCOUNT_INACTIVE, "This account is not active.")
         request.user = user
         for name, values in request.GET.lists():
             if name not in fields:
                 known = ", ".join(sorted(fields)) or "none"
-                raise ProblemError(422, f"There is no parameter {name[:TEXT_MAX]!r}. Parameters: {known}.")
+                raise ProblemError(
+                    problems.WRONG_VALUE, f"There is no parameter {name[:TEXT_MAX]!r}. Parameters: {known}."
+                )
             if len(values) > 1 and not isinstance(fields[name].default, list):
-                raise ProblemError(422, f"{name} is given more than once.")
+                raise ProblemError(problems.WRONG_VALUE, f"{name} is given more than once.")
         content = operation(request, *args, **kwargs)
         session = session_of(request)
         if session is not None and session.modified and not session.is_empty():

@@ -27,6 +27,7 @@ from ninja.operation import Operation
 from ninja.parser import Parser
 from ninja.security import HttpBearer
 
+from django_redsess import problems
 from django_redsess.contrib.api import own
 from django_redsess.contrib.api.authentication import SessionCookie, csrf_header
 from django_redsess.contrib.api.docs import Docs
@@ -43,8 +44,8 @@ ABOUT = (
 )
 ERRORS = {
     401: "Nobody is signed in.",
-    403: "You may not do this; or the CSRF token is missing or wrong; or the password has to be given first "
-    "(`password-required`) or was wrong; or django-allauth asks first, at `url` (`authentication-required`).",
+    403: "You may not do this; or the CSRF token is missing or wrong; or the password has to be given first, or was "
+    "wrong; or django-allauth asks first, at `url`. `type` tells these apart.",
     404: "There is none, or it is over.",
     413: "The body is too large.",
     414: "The URL is longer than the web server takes. It answers as it likes.",
@@ -137,6 +138,7 @@ class SessionsApi(NinjaAPI):
                 if status in ERRORS:
                     answer["description"] = ERRORS[status]
                     content = answer.pop("content")["application/json"]
+                    content["examples"] = _examples(status)
                     # A 414 comes from the web server, in any format.
                     answer |= {} if status == 414 else {"content": {"application/problem+json": content}}
                 if status in (429, 503):
@@ -144,12 +146,21 @@ class SessionsApi(NinjaAPI):
         return described
 
 
+def _examples(status: int) -> dict[str, Any]:
+    """Return a problem of each type that has this status."""
+    return {
+        kind.name: {"value": {"type": kind.uri, "title": kind.title, "status": status, "detail": kind.title}}
+        for kind in problems.TYPES.values()
+        if kind.status == status
+    }
+
+
 class JsonParser(Parser):
     """Accepts only bodies with the content type of JSON."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         if request.content_type != "application/json":
-            raise ProblemError(415, "The body must be of the type application/json.")
+            raise ProblemError(problems.NOT_JSON, "The body must be of the type application/json.")
         return super().parse_body(request)
 
 
@@ -178,15 +189,19 @@ def _api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 def _answer_unknown(request: HttpRequest, **path: str) -> HttpResponse:
     slash = " None ends with a slash." if request.path.endswith("/") else ""
     here, _, _ = request.path.partition("/v1/")
-    return ProblemError(404, f"There is no such URL.{slash} {here}/v1/openapi.json has all.").response()
+    return ProblemError(
+        problems.NO_SUCH_URL, f"There is no such URL.{slash} {here}/v1/openapi.json has all."
+    ).response()
 
 
 def _unauthenticated(api: NinjaAPI) -> ProblemError:
     text = f"Nobody is signed in, or the session has ended. Send the cookie {settings.SESSION_COOKIE_NAME} of a session"
     if any(isinstance(each, HttpBearer) for each in api.auth or ()):  # type: ignore[union-attr]
         bearer = {"WWW-Authenticate": "Bearer"}
-        return ProblemError(401, f"{text}, or the header Authorization: Bearer with a valid token.", headers=bearer)
-    return ProblemError(401, f"{text} that is signed in.")
+        return ProblemError(
+            problems.NOT_SIGNED_IN, f"{text}, or the header Authorization: Bearer with a valid token.", headers=bearer
+        )
+    return ProblemError(problems.NOT_SIGNED_IN, f"{text} that is signed in.")
 
 
 def _raise_error(request: HttpRequest, error: Exception) -> HttpResponse:
@@ -197,11 +212,11 @@ def _answer_invalid(request: HttpRequest, error: ValidationError) -> HttpRespons
     first = error.errors[0]
     *_, name = [str(part) for part in first["loc"] if isinstance(part, str)]
     if first["type"] == "missing":
-        return ProblemError(422, f"{name} is missing.").response()
+        return ProblemError(problems.WRONG_VALUE, f"{name} is missing.").response()
     if first["type"] == "extra_forbidden":
-        return ProblemError(422, f"There is no field {name[:TEXT_MAX]!r}.").response()
+        return ProblemError(problems.WRONG_VALUE, f"There is no field {name[:TEXT_MAX]!r}.").response()
     expected = EXPECTED.sub(lambda found: "must be " if "error" in found[0] else "must ", first["msg"], count=1)
-    return ProblemError(422, f"{name} {expected}.").response()
+    return ProblemError(problems.WRONG_VALUE, f"{name} {expected}.").response()
 
 
 def _answer_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
@@ -210,24 +225,28 @@ def _answer_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
     if isinstance(cause, ProblemError):
         return cause.response()
     if cause is not None and error.status_code == 400:
-        return ProblemError(422, "The body must be JSON.").response()
-    return ProblemError(error.status_code, str(error)).response()
+        return ProblemError(problems.WRONG_VALUE, "The body must be JSON.").response()
+    return ProblemError(problems.of_status(error.status_code), str(error)).response()
 
 
 def _answer_ended(request: HttpRequest, error: UpdateError) -> HttpResponse:
     # Otherwise the middleware would save it once more, and answer 400.
     request.session.modified = False
-    return ProblemError(401, ENDED_MEANWHILE).response()
+    return ProblemError(problems.SESSION_ENDED, ENDED_MEANWHILE).response()
 
 
 HANDLERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
     Exception: _raise_error,
     ProblemError: lambda request, error: error.response(),
-    PermissionDenied: lambda request, error: ProblemError(403, str(error) or "You may not do that.").response(),
+    PermissionDenied: lambda request, error: ProblemError(
+        problems.NOT_ALLOWED, str(error) or "You may not do that."
+    ).response(),
     HttpError: _answer_http_error,
     ValidationError: _answer_invalid,
-    TooManyFieldsSent: lambda request, error: ProblemError(422, "The query has too many parameters.").response(),
-    RequestDataTooBig: lambda request, error: ProblemError(413, "The body is too long.").response(),
+    TooManyFieldsSent: lambda request, error: ProblemError(
+        problems.WRONG_VALUE, "The query has too many parameters."
+    ).response(),
+    RequestDataTooBig: lambda request, error: ProblemError(problems.BODY_TOO_LONG, "The body is too long.").response(),
     UpdateError: _answer_ended,
     SessionStoreUnavailable: unavailable_response,
 }

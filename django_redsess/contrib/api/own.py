@@ -11,7 +11,7 @@ from django_redsess import online
 from django_redsess.accounts import reauthentication
 from django_redsess.accounts.views import find_own, own_end_message
 from django_redsess.contrib.api.authentication import for_asker, own_sid
-from django_redsess.contrib.api.problems import AUTHENTICATION_REQUIRED, PASSWORD_REQUIRED, ProblemError
+from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.contrib.api.schemas import (
     Ended,
     ListQuery,
@@ -23,6 +23,13 @@ from django_redsess.contrib.api.schemas import (
 )
 from django_redsess.online.fields import OWN_SESSION, describe_sessions
 from django_redsess.online.listing import Position, SessionFilter, page_after
+from django_redsess.problems import (
+    AUTHENTICATION_REQUIRED,
+    NO_SUCH_SESSION,
+    PASSWORD_REQUIRED,
+    TOO_MANY_PASSWORDS,
+    WRONG_PASSWORD,
+)
 from django_redsess.session.store import user_id_of
 
 router = Router(tags=["Your own sessions"])
@@ -74,7 +81,7 @@ def end_own_session(request: Any, id: Path[SessionId]) -> None:
     _find_own_session(request, id)
     require_password(request)
     if not online.end(id, message=own_end_message()):
-        raise ProblemError(404, NO_SESSION)
+        raise ProblemError(NO_SUCH_SESSION, NO_SESSION)
 
 
 @router.post("me/reauthenticate", response=answers(None, 403, 413, 415, 429))
@@ -87,9 +94,9 @@ def reauthenticate(request: Any, body: Password) -> None:
     form = reauthentication.give_password(request, request.user, body.password.get_secret_value())
     if form is not None and form.is_locked:
         wait = {"Retry-After": str(reauthentication.RECENT_SECONDS)}
-        raise ProblemError(429, "There were too many wrong passwords. Wait.", headers=wait)
+        raise ProblemError(TOO_MANY_PASSWORDS, "There were too many wrong passwords. Wait.", headers=wait)
     if form is not None:
-        raise ProblemError(403, "This is not your password.")
+        raise ProblemError(WRONG_PASSWORD, "This is not your password.")
 
 
 def _describe_own(request: Any, sessions: list[online.Session]) -> list[dict[str, Any]]:
@@ -100,7 +107,7 @@ def _describe_own(request: Any, sessions: list[online.Session]) -> list[dict[str
 def _find_own_session(request: Any, sid: str) -> list[online.Session]:
     found = find_own(request.user, sid)
     if not found:
-        raise ProblemError(404, NO_SESSION)
+        raise ProblemError(NO_SUCH_SESSION, NO_SESSION)
     return found
 
 
@@ -111,8 +118,8 @@ def require_password(request: Any) -> None:
         return
     if url := reauthentication.allauths_url(request.user):
         raise _authentication_required(url)
-    raise ProblemError(403, "Give your password first, by POST to me/reauthenticate.", kind=PASSWORD_REQUIRED)
+    raise ProblemError(PASSWORD_REQUIRED, "Give your password first, by POST to me/reauthenticate.")
 
 
 def _authentication_required(url: str) -> ProblemError:
-    return ProblemError(403, f"Authenticate again first, at {url}.", kind=AUTHENTICATION_REQUIRED, url=url)
+    return ProblemError(AUTHENTICATION_REQUIRED, f"Authenticate again first, at {url}.", url=url)

@@ -21,10 +21,11 @@ from pydantic import (
 
 from django_redsess import online
 from django_redsess.conf import MESSAGE_MAX
-from django_redsess.contrib.api import problems
+from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.online.fields import BLOCK, OWN_SESSION, SESSION, SIGN_IN, iso_time
 from django_redsess.online.fields import Field as DescribedField
 from django_redsess.online.listing import SIDS_MAX, USERS_MAX
+from django_redsess.problems import TYPES, WRONG_CURSOR
 from django_redsess.session import notice
 
 LIMIT, LIMIT_MAX = 50, 100
@@ -99,7 +100,7 @@ class ListQuery(Query):
             return position
         except signing.BadSignature:
             text = "cursor must be the next of the page before, with the same filters and order."
-            raise problems.ProblemError(422, text) from None
+            raise ProblemError(WRONG_CURSOR, text) from None
 
     def make_cursor(self, position: Sequence[int | str] | None, about: str = "") -> str | None:
         """Return the cursor for ``position``. None if there is no other page."""
@@ -254,7 +255,11 @@ class Counts(BaseModel):
 class Problem(BaseModel):
     """An error, as RFC 9457 has them."""
 
-    type: str = Field(description="Names the kind of problem: a URI, or `about:blank`.")
+    type: str = Field(
+        description="The kind of problem: the URI of its description. A later release may have more.",
+        examples=[each.uri for each in TYPES.values()],
+        json_schema_extra={"format": "uri"},
+    )
     title: str = Field(description="The kind in words.")
     status: int = Field(ge=400, le=599, description="The status of the answer.")
     detail: str = Field(description="What is wrong here.")

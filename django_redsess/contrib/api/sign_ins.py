@@ -22,6 +22,7 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.models import OnlineSession
 from django_redsess.online.fields import describe_sign_ins
 from django_redsess.permissions import rules
+from django_redsess.problems import WRONG_VALUE
 
 CHOICES: dict[str, tuple[Iterable[str], str]] = {
     filters.WHEN: (filters.DatesFilter.texts, "Of today, of yesterday, or of the last 7 days."),
@@ -89,7 +90,7 @@ def _sign_in_list(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict
     position = asked.read_cursor(2)
     listed = sign_ins_admin.changelist_of(request, urlencode(asked.filters, doseq=True))
     if listed is None:
-        raise ProblemError(422, "The page of sign-ins refuses this query.")
+        raise ProblemError(WRONG_VALUE, "The page of sign-ins refuses this query.")
 
     def read_after(position: Sequence[int] | None, limit: int) -> tuple[list[Any], Sequence[int] | None]:
         rows = listed.queryset

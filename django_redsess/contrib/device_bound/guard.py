@@ -32,6 +32,7 @@ from django_redsess.contrib.device_bound import protocol
 from django_redsess.contrib.device_bound.telling import tell
 from django_redsess.exceptions import SessionNotProven
 from django_redsess.online.labels import in_our_language
+from django_redsess.problems import DEVICE_NOT_PROVEN
 from django_redsess.responses import cookie_key, page_response, program_response
 from django_redsess.session.binding import YET_TO_BE_BOUND, Binding
 from django_redsess.session.client import read_client
@@ -151,7 +152,7 @@ def refused_response(refusal: Refusal, deletes_proof: bool, request: HttpRequest
     is_read = request.method in ("GET", "HEAD")
     with in_our_language():
         line = " ".join(filter(None, (str(refusal.said), str(refusal.advice))))
-        response = program_response(request, 401, line) if refusal.again is None else None
+        response = program_response(request, DEVICE_NOT_PROVEN, line) if refusal.again is None else None
         if response is None:
             context = {
                 "title": refusal.title,

@@ -141,14 +141,16 @@ def test_programs_get_json(lost, headers: dict[str, str]) -> None:
     response = lost.send("get", "/held/who/", **headers)
     assert (response.status_code, response["Content-Type"]) == (401, "application/json")
     assert "no-store" in response["Cache-Control"]
-    assert json.loads(response.content)["detail"].endswith("If that does not help, sign in again.")
+    found = json.loads(response.content)
+    assert found["detail"].endswith("If that does not help, sign in again.")
+    assert found["type"].endswith("#device-not-proven")
 
 
 def test_a_marked_view_sends_problem_details(lost) -> None:
     response = lost.send("get", "/locks/hasty/problem/", **FROM_US)
     assert (response.status_code, response["Content-Type"]) == (401, "application/problem+json")
     found = json.loads(response.content)
-    assert (found["status"], found["title"]) == (401, "Unauthorized")
+    assert (found["status"], found["type"].rpartition("#")[2]) == (401, "device-not-proven")
 
 
 SIGN_IN_PATHS = ["/login/", "/login/?next=/held/who/", "/admin/login/", "/callback/of/provider/"]

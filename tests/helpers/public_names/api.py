@@ -9,7 +9,7 @@ from typing import Any
 from django.test import RequestFactory
 from django.urls import resolve, reverse
 
-from django_redsess.contrib.api import problems
+from django_redsess import problems
 
 
 def operations() -> Iterator[str]:
@@ -31,8 +31,8 @@ def operations() -> Iterator[str]:
         for field, one in schema["properties"].items():
             must = _must({"required": field in schema.get("required", ())})
             yield f"schema {name}.{field}: {_type(one)}{must}"
-    for kind in (problems.PASSWORD_REQUIRED, problems.AUTHENTICATION_REQUIRED):
-        yield f"problem type {kind}"
+    for kind in problems.TYPES.values():
+        yield f"problem type {kind.uri}"
 
 
 def _described() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from django.dispatch import Signal
 
 import django_redsess
+from django_redsess import problems
 from django_redsess import signals as sent
 from django_redsess.conf import conf
 from django_redsess.observers import failures
@@ -240,7 +241,7 @@ def _constants(wanted: str) -> Iterator[tuple[Path, str]]:
 def statuses() -> Iterator[str]:
     """Return the statuses of answers to errors."""
     given = [keyword.value for keyword in _nodes(ast.keyword) if keyword.arg == "status"]
-    given += [each for call in _calls("ProblemError", "problem_response", "program_response") for each in call.args]
+    yield from (str(kind.status) for kind in problems.TYPES.values())
     given += [node.value for node in _nodes(ast.Assign) if getattr(node.targets[0], "attr", "") == "status_code"]
     return (str(each.value) for each in given if isinstance(each, ast.Constant) and type(each.value) is int)
 

@@ -123,7 +123,7 @@ def test_who_brings_a_password_has_no_session_and_needs_none(proxy: Any, setting
     proxy.refuse()
     answer = alice.get(API)
     assert_unavailable(answer)
-    assert set(answer.json()) == {"detail"}
+    assert set(answer.json()) == {"type", "detail"}
     assert with_password.get(API).status_code == 403
     proxy.restore()
     end_outage()
