@@ -6,8 +6,6 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 
 import django
-from django.conf.locale import LANG_INFO
-from django.utils.translation import to_language
 
 # The names that the reference describes are imported, which needs a Django site. No server is asked.
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -20,11 +18,6 @@ project = "django-redsess"
 author = "the django-redsess authors"
 project_copyright = f"2026, {author}"
 release = version_of("django-redsess")
-
-# Those whose texts are in the package, for |languages|.
-_locales = [path.name for path in Path(__file__).parents[1].glob("django_redsess/locale/*") if path.is_dir()]
-_names = sorted(LANG_INFO[to_language(name)]["name"] for name in _locales)
-rst_epilog = f".. |languages| replace:: {', '.join(_names)}"
 
 extensions = ["docs._ext.links", "docs._ext.objects", "docs._ext.pictures"]
 

@@ -100,7 +100,8 @@ def docstring(found: Found) -> str:
     text = inspect.cleandoc(value.__doc__ or "" if has_its_own else _written_below(found))
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         values = [
-            f"``{each.name}`` = ``{each.value!r}``\n    {_written_below(Found(found.module, value, each.name, each))}"
+            f"``{value.__name__}.{each.name}`` = ``{_quoted(each.value)}``\n"
+            f"    {_written_below(Found(found.module, value, each.name, each))}"
             for each in value
         ]
         text = "\n\n".join([text, *values])

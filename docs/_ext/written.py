@@ -15,6 +15,9 @@ from pathlib import Path
 from textwrap import dedent, fill, indent
 from typing import NamedTuple
 
+from django.conf.locale import LANG_INFO
+from django.utils.translation import to_language
+
 from django_redsess.conf import PROFILES, SETTINGS
 from docs._ext import facts, sequence, signatures
 
@@ -187,6 +190,13 @@ def _python(part: Part) -> str:
     return "\n\n".join(filter(None, [_heading(part), code, signatures.docstring(found)]))
 
 
+def _languages(part: Part) -> str:
+    """List the languages whose texts are in the package."""
+    folders = (DOCS.parent / "django_redsess" / "locale").iterdir()
+    names = sorted(LANG_INFO[to_language(path.name)]["name"] for path in folders if path.is_dir())
+    return "\n".join(f"- {name}" for name in names)
+
+
 def _file(part: Part) -> str:
     path = part.page.parent / part.argument
     return _code(LANGUAGES[path.suffix], path.read_text(encoding="utf-8").splitlines())
@@ -220,6 +230,7 @@ WRITERS: Mapping[str, Writer] = {
     "works-with": _works_with,
     "async-variants": _async_variants,
     "python": _python,
+    "languages": _languages,
     "file": _file,
     "script": _script,
     "sequence": _sequence,

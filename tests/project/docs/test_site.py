@@ -1,7 +1,6 @@
 """The documentation as a site: it is built as Read the Docs does, and has whatever links lead to."""
 
 import ast
-import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -73,20 +72,6 @@ def test_read_the_docs_has_the_python_and_the_extras_that_are_named() -> None:
     assert set(package["extra_requirements"]) <= set(project["optional-dependencies"])
     assert (ROOT / said["sphinx"]["configuration"]).is_file()
     assert project["urls"]["Documentation"] == SITE
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, with what is installed here. ``make readthedocs`` builds it in a new environment."""
-    if "REDSESS_SKIP_NOTHING" not in os.environ:
-        pytest.importorskip("sphinx", reason="make docs installs it")
-    folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("http_proxy", "https_proxy"):
-            patched.setenv(name, "http://127.0.0.1:1")
-        built = readthedocs.build(folder)
-    assert (built.returncode, built.stderr) == (0, "")
-    return folder
 
 
 @pytest.mark.slow
