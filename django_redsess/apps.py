@@ -3,7 +3,7 @@ import os
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 try:
     import django_redis  # noqa: F401
@@ -15,7 +15,8 @@ except ModuleNotFoundError as error:
 
 class RedsessConfig(AppConfig):
     name = "django_redsess"
-    verbose_name = _("Sessions")
+    # Django has this text too. Without the context, ours would replace it on all pages of a site.
+    verbose_name = pgettext_lazy("of this package", "Sessions")
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:

@@ -13,7 +13,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext, gettext_lazy, ngettext
+from django.utils.translation import gettext, gettext_lazy, ngettext, pgettext
 
 from django_redsess.admin.access import access_to_sessions
 from django_redsess.admin.blocking import shown_block
@@ -72,7 +72,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
         if obj is not None and (of_user := recent_sign_ins(request, self.admin_site, user_id_of(obj))):
             obj.redsess_sign_ins = sign_ins_table(request, self.admin_site, of_user)
             fields.append("last_sign_ins")
-        return [*fieldsets, (gettext("Sessions"), {"fields": fields})] if fields else fieldsets
+        return [*fieldsets, (pgettext("of this package", "Sessions"), {"fields": fields})] if fields else fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return [*super().get_readonly_fields(request, obj), *_FIELDS]

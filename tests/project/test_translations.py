@@ -7,6 +7,7 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 
+import django
 import pytest
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
@@ -78,6 +79,19 @@ def test_translations_are_compiled_and_shown_by_django(language: str) -> None:
     with translation.override(translation.to_language(language)):
         for (one, many), number in product(several, (0, 1, 2, 3, 11, 100, 1_000_000)):
             assert translation.ngettext(one, many, number) == compiled.ngettext(one, many, number)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_text_of_ours_replaces_one_of_djangos_on_the_pages_of_a_site(language: str) -> None:
+    # Catalogues of apps are merged: of the same text without a context, one app's translation is for all pages.
+    djangos = {
+        text: words
+        for path in Path(django.__file__).parent.glob(f"**/locale/{language}/LC_MESSAGES/django.mo")
+        for text, words in gettext.GNUTranslations(io.BytesIO(path.read_bytes()))._catalog.items()
+        if words
+    }
+    ours = compiled_of(language)._catalog
+    assert {text: words for text, words in ours.items() if text and djangos.get(text, words) != words} == {}
 
 
 def test_titles_of_filters_have_translations_of_their_own() -> None:

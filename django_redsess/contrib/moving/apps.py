@@ -1,11 +1,11 @@
 from django.apps import AppConfig
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 class MovingConfig(AppConfig):
     name = "django_redsess.contrib.moving"
     label = "redsess_moving"
-    verbose_name = _("Sessions")
+    verbose_name = pgettext_lazy("of this package", "Sessions")
 
     def ready(self) -> None:
         from django_redsess.contrib.moving import checks  # noqa: F401
