@@ -431,7 +431,8 @@ class Conf:
         """
         The dotted path of a function that takes a user and returns the user's time zone: its name, a tzinfo, or None.
 
-        The self-service pages and mails about new devices show times in it. None: times are in ``TIME_ZONE``.
+        The self-service pages, our pages of the admin and mails about new devices show times in it. None, or a function
+        that returns None: pages show times in the zone of the browser, mails in ``TIME_ZONE``.
         """,
     )
     HIDDEN_VALUES = Setting[Sequence[str]](

@@ -10,4 +10,5 @@ urlpatterns = [
     path("end-others/", views.end_others_view, name="end_others"),
     path("not-me/", views.not_me_view, name="not_me"),
     path("<str:sid>/end/", views.end_own_view, name="end"),
+    path("<str:sid>/not-me/", views.not_me_device_view, name="not_me_device"),
 ]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import datetime, tzinfo
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import wraps
-from typing import Any
-from zoneinfo import ZoneInfo
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -19,7 +17,6 @@ from django.shortcuts import redirect, render
 from django.template import Engine
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
-from django.utils.module_loading import import_string
 from django.utils.text import capfirst
 from django.utils.translation import gettext, ngettext
 from django.views.decorators.cache import never_cache
@@ -29,10 +26,9 @@ from django.views.decorators.http import require_http_methods
 
 from django_redsess import online, past_sign_ins
 from django_redsess.accounts import reauthentication
-from django_redsess.conf import conf
 from django_redsess.online import places
 from django_redsess.online.browsers import device_icon, device_name
-from django_redsess.online.labels import in_our_language, when
+from django_redsess.online.labels import in_our_language, in_zone_of_reader, when, zone_js
 from django_redsess.online.listing import moving_from
 from django_redsess.permissions import is_own_session
 from django_redsess.session import user_limit
@@ -50,46 +46,35 @@ LATELY_MAX = 10  # How many ended sessions the page shows.
 SIGNED_OUT_KEY = "_redsess_signed_out"
 """Key in a session's data: how many other sessions were signed out, for the next page to show."""
 
-logger = logging.getLogger("django_redsess")
-
-_failing_zones = set[str]()
-
-
-@contextmanager
-def in_zone_of(user: Any, *, is_page: bool = True) -> Iterator[None]:
-    """
-    Return a context that shows times in the time zone of ``user``, else in the site's ``TIME_ZONE``.
-
-    The setting ``USER_TIME_ZONE`` names the function that returns the zone. On a page, a zone that the site has
-    activated is kept: it may be the device's. A mail ignores it: the request may be a stranger's.
-    """
-    default = timezone.get_default_timezone()
-    if is_page and str(timezone.get_current_timezone()) != str(default):
-        yield
-        return
-    with timezone.override(_zone_of(user) or default):
-        yield
+NOT_MINE_KEY = "_redsess_not_mine"
+"""Key in a session's data: the device that was signed out because it is not the user's, for the next page to name."""
 
 
-def _zone_of(user: Any) -> tzinfo | None:
-    path = conf.USER_TIME_ZONE
-    if path is None:
-        return None
-    try:
-        found = import_string(path)(user)
-        zone = ZoneInfo(found) if isinstance(found, str) else found
-        if zone is not None:
-            # Raises if this is no tzinfo, or one that does not work.
-            datetime.fromtimestamp(0, zone).isoformat()
-    except Exception:  # The site's own function may raise anything.
-        if path not in _failing_zones:
-            logger.exception(
-                "Times are shown in TIME_ZONE: %s, the function that REDSESS['USER_TIME_ZONE'] names, failed.", path
-            )
-        _failing_zones.add(path)
-        return None
-    _failing_zones.discard(path)
-    return zone
+class _Question(NamedTuple):
+    """What a page asks before devices are signed out. ``row`` is the device, if it is about one."""
+
+    title: str
+    texts: Sequence[str]
+    button: str
+    row: dict[str, Any] | None = None
+
+
+class Device(NamedTuple):
+    """A session that has ended, as its user's page names it. Times are in seconds since 1970."""
+
+    user_agent: str
+    address: str
+    login_time: float | None
+    last_seen_time: float
+    device_bound: bool
+
+    @property
+    def created_at(self) -> datetime | None:
+        return None if self.login_time is None else datetime.fromtimestamp(self.login_time, UTC)
+
+    @property
+    def last_seen_at(self) -> datetime:
+        return datetime.fromtimestamp(self.last_seen_time, UTC)
 
 
 def own_sessions_page(*methods: str) -> Callable[[Callable[..., HttpResponse]], Callable[..., HttpResponse]]:
@@ -114,7 +99,7 @@ def own_sessions_page(*methods: str) -> Callable[[Callable[..., HttpResponse]], 
                 raise ImproperlyConfigured(text)
             if not request.user.is_authenticated:
                 return redirect_to_login(reverse(LIST))
-            with in_our_language(), in_zone_of(request.user):
+            with in_our_language(), in_zone_of_reader(request):
                 return view(request, request.user, session, **kwargs)
 
         return page
@@ -130,18 +115,8 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
     total = len(found) if len(found) < SHOWN_MAX else online.count(user_ids=[user_id_of(user)])
     own = [each for each in found if each.sid == own_sid] or find_own(user, own_sid)
     others = [each for each in found if each.sid != own_sid][: SHOWN_MAX - len(own)]
-    found_places = places.find_places(each.address for each in own + others)
     context = {
-        "rows": [
-            {
-                "session": each,
-                "device": _device_of(each),
-                "icon": device_icon(each.user_agent),
-                "place": found_places.get(each.address, ""),
-                "seen": when(each.last_seen_at),
-            }
-            for each in own + others
-        ],
+        "rows": _rows(own + others),
         "own_sid": own_sid,
         "others": total - len(own),
         "total": total,
@@ -149,6 +124,7 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
         "lately": _ended_lately(user),
         "limit": user_limit.describe_own(user),
         "time_zone": timezone.get_current_timezone_name(),
+        "zone_js": zone_js(request),
     }
     return render_in_site(request, "sessions.html", context)
 
@@ -156,21 +132,42 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
 @own_sessions_page("POST")
 def end_own_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid: str) -> HttpResponse:
     """Sign one device of the user out. Another user's sid gets the same answer as an unknown one."""
-    if sid == session.stored_sid:
-        text = gettext("This is the device that you are using. Use the site’s own button to sign out here.")
-        messages.warning(request, text, fail_silently=True)
-        return redirect(LIST)
-    found = find_own(user, sid)
-    device = _device_of(found[0]) if found else ""
-    if found and (form := reauthentication.ask_password(request, user)):
-        text = gettext("This device will be signed out: %(device)s.") % {"device": device}
-        return _question_page(request, user, gettext("Sign out this device?"), [text], gettext("Sign out"), form)
-    if found and online.end(sid, message=own_end_message()):
-        text = gettext("Signed out: %(device)s.") % {"device": device}
+    device = _find_device(user, sid)
+    if device and device.sid == session.stored_sid:
+        return _keep_present_device(request)
+    if device and (form := reauthentication.ask_password(request, user)):
+        return _ask_about_device(request, user, device, form)
+    if device and online.end(device.sid, message=own_end_message()):
+        text = gettext("Signed out: %(device)s.") % {"device": _device_of(device)}
         messages.success(request, text, fail_silently=True)
     else:
         messages.info(request, gettext("That device was already signed out."), fail_silently=True)
     return redirect(LIST)
+
+
+@own_sessions_page("GET", "HEAD", "POST")
+def not_me_device_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore, sid: str) -> HttpResponse:
+    """
+    Sign out a device that the user does not know. Redirect to the page that names it and says what to do next.
+
+    GET asks first. POST asks, too, if the password must be given again. Another user's sid gets the same answer as an
+    unknown one.
+    """
+    device, is_post = _find_device(user, sid), request.method == "POST"
+    if device and device.sid == session.stored_sid:
+        return _keep_present_device(request)
+    if device:
+        form = (reauthentication.ask_password if is_post else reauthentication.form_to_show)(request, user)
+        if form or not is_post:
+            text = gettext("It is signed out first. Then you can sign out everywhere else, and change your password.")
+            return _ask_about_device(request, user, device, form, text)
+    if device and online.end(device.sid, message=own_end_message()):
+        login_time = device.created_at.timestamp() if device.created_at else None
+        seen = device.last_seen_at.timestamp()
+        session[NOT_MINE_KEY] = [*Device(device.user_agent, device.address, login_time, seen, device.device_bound)]
+    else:
+        messages.info(request, gettext("That device was already signed out."), fail_silently=True)
+    return redirect(NOT_ME)
 
 
 @own_sessions_page("GET", "HEAD", "POST")
@@ -187,14 +184,21 @@ def end_others_view(request: HttpRequest, user: AbstractBaseUser, session: Sessi
 
 @own_sessions_page("GET", "HEAD", "POST")
 def not_me_view(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
-    """Show what :func:`end_others_view` did, and what the user should do next. POST is the same as there."""
+    """
+    Show what :func:`not_me_device_view` or :func:`end_others_view` did, and what the user should do next.
+
+    POST is the same as that of :func:`end_others_view`.
+    """
     if request.method == "POST":
         return _end_others(request, user, session)
     has_password = user.has_usable_password()
     # pop() of a missing key would save the session.
     signed_out = session.pop(SIGNED_OUT_KEY) if SIGNED_OUT_KEY in session else None
+    ended = Device(*session.pop(NOT_MINE_KEY)) if NOT_MINE_KEY in session else None
     context = {
         "signed_out": signed_out,
+        "ended": next(iter(_rows([ended] if ended else [])), None),
+        "others": _count_others(user, session) if signed_out is None else 0,
         "is_moving": bool(moving_from()),
         "has_password": has_password,
         "password_change_url": password_change_url() if has_password else "",
@@ -213,8 +217,7 @@ def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionSt
 def _ask_about_others(
     request: HttpRequest, user: AbstractBaseUser, session: SessionStore, form: reauthentication.PasswordForm | None
 ) -> HttpResponse:
-    count = online.count(user_ids=[user_id_of(user)]) - len(find_own(user, session.stored_sid))
-    texts = []
+    count, texts = _count_others(user, session), []
     if count > 0:
         text = ngettext(
             "%(count)d other device will be signed out.", "%(count)d other devices will be signed out.", count
@@ -227,20 +230,37 @@ def _ask_about_others(
     kept = gettext(
         "You stay signed in on this device. If somebody has copied your sign-in from it, the copy stops working."
     )
-    title = gettext("Sign out everywhere else?")
-    return _question_page(request, user, title, [*texts, kept], gettext("Sign out everywhere else"), form)
+    title, button = gettext("Sign out everywhere else?"), gettext("Sign out everywhere else")
+    return _question_page(request, user, form, _Question(title, [*texts, kept], button))
+
+
+def _ask_about_device(
+    request: HttpRequest,
+    user: AbstractBaseUser,
+    device: online.Session,
+    form: reauthentication.PasswordForm | None,
+    *texts: str,
+) -> HttpResponse:
+    title, button = gettext("Sign out this device?"), gettext("Sign out")
+    return _question_page(request, user, form, _Question(title, texts, button, *_rows([device])))
 
 
 def _question_page(
     request: HttpRequest,
     user: AbstractBaseUser,
-    title: str,
-    texts: list[str],
-    button: str,
     form: reauthentication.PasswordForm | None,
+    question: _Question,
 ) -> HttpResponse:
     """Return the page that asks before devices are signed out. Its form repeats the request with the password."""
-    context = {"title": title, "texts": texts, "button": button, "form": form, "username": user.get_username()}
+    context = {
+        "title": question.title,
+        "texts": question.texts,
+        "button": question.button,
+        "row": question.row,
+        "form": form,
+        "username": user.get_username(),
+        "zone_js": zone_js(request),
+    }
     asking = render_in_site(request, "question.html", context)
     if form is not None and form.is_locked:
         asking.status_code = 429
@@ -267,6 +287,21 @@ def password_change_url() -> str:
         with suppress(NoReverseMatch):
             return reverse(name)
     return ""
+
+
+def _rows(sessions: Sequence[online.Session | Device]) -> list[dict[str, Any]]:
+    """Return devices as templates show them."""
+    found = places.find_places(each.address for each in sessions)
+    return [
+        {
+            "session": each,
+            "device": _device_of(each),
+            "icon": device_icon(each.user_agent),
+            "place": found.get(each.address, ""),
+            "seen": when(each.last_seen_at),
+        }
+        for each in sessions
+    ]
 
 
 def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
@@ -298,5 +333,20 @@ def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:
     return [found] if found and is_own_session(user, found) else []
 
 
-def _device_of(session: online.Session | past_sign_ins.PastSignIn) -> str:
+def _find_device(user: AbstractBaseUser, sid: str) -> online.Session | None:
+    """Return the session ``sid`` of the user. One that got another key since a page named it has another sid now."""
+    return next((each for each in online.find([sid], follow=True) if is_own_session(user, each)), None)
+
+
+def _keep_present_device(request: HttpRequest) -> HttpResponse:
+    text = gettext("This is the device that you are using. Use the site’s own button to sign out here.")
+    messages.warning(request, text, fail_silently=True)
+    return redirect(LIST)
+
+
+def _count_others(user: AbstractBaseUser, session: SessionStore) -> int:
+    return online.count(user_ids=[user_id_of(user)]) - len(find_own(user, session.stored_sid))
+
+
+def _device_of(session: online.Session | Device | past_sign_ins.PastSignIn) -> str:
     return device_name(session.user_agent) or gettext("Unknown device")

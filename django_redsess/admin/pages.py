@@ -34,7 +34,7 @@ from django_redsess import viewed
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels, places
 from django_redsess.online.browsers import browser_name, device_icon
-from django_redsess.online.labels import exactly, shortly, when
+from django_redsess.online.labels import exactly, shortly, shown_to_reader, when
 from django_redsess.past_sign_ins import PastSignIn, end_text, unproven_text
 from django_redsess.querysets import SessionQuerySet, users_by_id, visible
 from django_redsess.session import notice
@@ -98,10 +98,14 @@ class ListAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptabl
 
     @property
     def urls(self) -> list[URLPattern]:
-        """Return the URLs of these pages. None can be framed, or only as ``X_FRAME_OPTIONS`` says."""
+        """
+        Return the URLs of these pages. None can be framed, or only as ``X_FRAME_OPTIONS`` says.
+
+        Times are in the zone of the reader.
+        """
         patterns = self.get_urls()
         for pattern in patterns:
-            pattern.callback = _unframed(pattern.callback)
+            pattern.callback = _unframed(shown_to_reader(pattern.callback))
         return patterns
 
     def has_add_permission(self, request: HttpRequest) -> bool:

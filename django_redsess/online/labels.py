@@ -1,21 +1,36 @@
 """
-How sessions are shown: times and untrusted text, and the pages' language.
+How sessions are shown: times and untrusted text, the pages' language, and the time zone of their times.
 
 Times of sessions are compared with the server's time, and shown by it. The wall clock of a web process may be minutes
 off, and differ from that of another process.
+
+Their time zone is the first of these: one that the site has activated, the one that ``USER_TIME_ZONE`` finds for the
+user, that of the browser, the site's ``TIME_ZONE``. The static file ``zone.js`` writes the browser's into a cookie.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import wraps
+from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.conf.urls.i18n import is_language_prefix_patterns_used
+from django.contrib.messages import get_messages
 from django.core.exceptions import ImproperlyConfigured
+from django.forms import Media
+from django.http import HttpRequest, HttpResponse
+from django.template.response import SimpleTemplateResponse
+from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format, get_format
 from django.utils.html import avoid_wrapping, format_html
+from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext, ngettext, ngettext_lazy, override, pgettext
 from django.utils.translation.trans_real import translation
@@ -27,6 +42,17 @@ from django_redsess.session.blocks import Block
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import current_time, drive, time_of
+
+ZONE_COOKIE = "redsess_time_zone"
+"""The cookie with the name of the browser's time zone, such as ``Europe/Paris``."""
+
+# No path, and none of the names in small letters: "localtime" is the server's, "right/…" counts leap seconds.
+_ZONE_NAME = re.compile(r"[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
+ZONE_NAME_MAX = 64
+
+logger = logging.getLogger("django_redsess")
+
+_failing_zones = set[str]()
 
 
 def server_time() -> datetime:
@@ -166,3 +192,102 @@ def in_our_language() -> override:
 def _has_our_texts(language: str) -> bool:
     # gettext() would also find the texts of LANGUAGE_CODE, which Django adds to each other language.
     return language.startswith("en") or "This device" in translation(language)._catalog  # type: ignore[attr-defined]
+
+
+@contextmanager
+def in_zone_of(user: Any) -> Iterator[None]:
+    """
+    Return a context that shows times in the time zone of ``user``, else in ``TIME_ZONE``: for mails.
+
+    The zone of the request is ignored: the request may be a stranger's.
+    """
+    with timezone.override(_zone_of(user) or timezone.get_default_timezone()):
+        yield
+
+
+@contextmanager
+def in_zone_of_reader(request: HttpRequest) -> Iterator[tzinfo]:
+    """Return a context that shows times in the zone of whoever reads the page: see above. It gives the zone."""
+    default: tzinfo = timezone.get_default_timezone()
+    zone: tzinfo = timezone.get_current_timezone()
+    if str(zone) == str(default):
+        zone_of_user = _zone_of(request.user) if request.user.is_authenticated else None
+        # zone_js() needs it.
+        request.redsess_asks_browser = zone_of_user is None  # type: ignore[attr-defined]
+        zone = zone_of_user or _zone_named(request.COOKIES.get(ZONE_COOKIE, "")) or default
+    with timezone.override(zone):
+        yield zone
+
+
+def zone_js(request: HttpRequest) -> SafeString:
+    """
+    Return the element that sets the cookie, to be shown within :func:`in_zone_of_reader`. ``""`` where none is needed.
+
+    If the cookie is new, the script loads the page once more, unless that would lose something: the answer to a form,
+    or messages that are shown once.
+    """
+    if not getattr(request, "redsess_asks_browser", False):
+        return SafeString()
+    html = '<script src="{}" data-cookie="{}" data-shown="{}" data-reloads="{}"></script>'
+    reloads = request.method == "GET" and not len(get_messages(request))
+    shown = str(timezone.get_current_timezone())
+    return format_html(html, static("django_redsess/zone.js"), ZONE_COOKIE, shown, "true" if reloads else "")
+
+
+def shown_to_reader(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Return the view of an admin page, with times in the zone of its reader."""
+
+    @wraps(view)
+    def shown(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        with in_zone_of_reader(request) as zone:
+            response = view(request, *args, **kwargs)
+            context = getattr(response, "context_data", None)
+            if context and "media" in context and (script := zone_js(request)):
+                context["media"] += Media(js=[script])
+        if isinstance(response, SimpleTemplateResponse) and not response.is_rendered:
+            _render_in(response, zone)
+        return response
+
+    return shown
+
+
+def _render_in(response: Any, zone: tzinfo) -> None:
+    # Django renders it after the view has returned.
+    def render() -> HttpResponse:
+        del response.render
+        with timezone.override(zone):
+            rendered: HttpResponse = response.render()
+        return rendered
+
+    response.render = render
+
+
+def _zone_named(name: str) -> tzinfo | None:
+    """Return the zone that a cookie names, or None for any other text."""
+    if len(name) > ZONE_NAME_MAX or not _ZONE_NAME.fullmatch(name):
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # No such zone, a file that is none, or a folder.
+        return None
+
+
+def _zone_of(user: Any) -> tzinfo | None:
+    path = conf.USER_TIME_ZONE
+    if path is None:
+        return None
+    try:
+        found = import_string(path)(user)
+        zone = ZoneInfo(found) if isinstance(found, str) else found
+        if zone is not None:
+            # Raises if this is no tzinfo, or one that does not work.
+            datetime.fromtimestamp(0, zone).isoformat()
+    except Exception:  # The site's own function may raise anything.
+        if path not in _failing_zones:
+            logger.exception(
+                "Times are shown in TIME_ZONE: %s, the function that REDSESS['USER_TIME_ZONE'] names, failed.", path
+            )
+        _failing_zones.add(path)
+        return None
+    _failing_zones.discard(path)
+    return zone

@@ -46,6 +46,10 @@ def end_url(browser: Client) -> str:
     return f"{LIST}{sid_of(browser)}/end/"
 
 
+def not_me_url(browser: Client) -> str:
+    return f"{LIST}{sid_of(browser)}/not-me/"
+
+
 @pytest.fixture
 def here(alice: User, redis: Any) -> Client:
     """A browser in which Alice signed in more than five minutes ago."""
@@ -76,13 +80,15 @@ def lasts_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("client_class", [Client, AsyncClient])
-@pytest.mark.parametrize(("button", "then"), [("end", LIST), ("end_others", NOT_ME), ("not_me", NOT_ME)])
+@pytest.mark.parametrize(
+    ("button", "then"), [("end", LIST), ("end_others", NOT_ME), ("not_me", NOT_ME), ("device", NOT_ME)]
+)
 @pytest.mark.usefixtures("partitions")
 def test_others_end_after_the_password_only(alice, redis, there, button, then, client_class) -> None:
     here = Browser(client_class())
     here.sign_in(alice)
     make_older(redis, here.sid or "", 301)
-    url = {"end": end_url(there), "end_others": END_OTHERS, "not_me": NOT_ME}[button]
+    url = {"end": end_url(there), "device": not_me_url(there), "end_others": END_OTHERS, "not_me": NOT_ME}[button]
     for data in ({}, {"password": ""}, WRONG):
         answer = here.post(url, data)
         assert asks(answer)
@@ -189,9 +195,9 @@ def test_who_has_no_usable_password_is_not_asked(alice, redis) -> None:
     alice.set_unusable_password()
     alice.save()
     here = signed_in_long_ago(alice, redis)
-    for button in ("end", "end_others", "not_me"):
+    for button in ("end", "end_others", "not_me", "device"):
         there = sign_in(alice)
-        url = {"end": end_url(there), "end_others": END_OTHERS, "not_me": NOT_ME}[button]
+        url = {"end": end_url(there), "device": not_me_url(there), "end_others": END_OTHERS, "not_me": NOT_ME}[button]
         assert here.post(url).status_code == 302
         assert count(alice) == 1, button
     for url in (END_OTHERS, NOT_ME):
@@ -208,7 +214,7 @@ def test_a_site_may_ask_nobody(alice, here, there, settings) -> None:
 def test_a_page_of_another_site_can_neither_try_passwords_nor_end_sessions(alice, here, there) -> None:
     here.handler.enforce_csrf_checks = True
     here.handler.load_middleware()
-    for url in (end_url(there), END_OTHERS, NOT_ME):
+    for url in (end_url(there), not_me_url(there), END_OTHERS, NOT_ME):
         assert here.post(url, RIGHT).status_code == 403
     assert count(alice) == 2
     [token, *_] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', here.get(LIST).text)

@@ -12,11 +12,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from tests.helpers.accounts import sign_in
+from tests.helpers.accounts import sid_of, sign_in
 
 pytestmark = pytest.mark.django_db
 
 LIST = "/account/sessions/"
+
+COOKIE, SCRIPT = "redsess_time_zone", "django_redsess/zone.js"
 
 
 def in_kolkata(user: User) -> str | None:
@@ -83,6 +85,87 @@ def test_a_zone_that_middleware_has_activated_wins(alice, settings, function) ->
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.activating"]
     use(settings, function)
     assert "Times are in the time zone Pacific/Chatham." in sign_in(alice).get(LIST).text
+
+
+@pytest.mark.parametrize("function", [None, in_kolkata])
+def test_a_zone_that_middleware_has_activated_wins_over_the_browser(alice, settings, function) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.activating"]
+    use(settings, function)
+    browser = sign_in(alice)
+    browser.cookies[COOKIE] = "Asia/Tokyo"
+    page = browser.get(LIST).text
+    assert "Times are in the time zone Pacific/Chatham." in page
+    assert SCRIPT not in page
+
+
+def test_without_a_zone_of_the_site_the_browser_says_it(alice, bob, settings) -> None:
+    browser, other = sign_in(alice), sign_in(bob)
+    assert SCRIPT in browser.get(LIST).text
+    for each in (browser, other):
+        each.cookies[COOKIE] = "Asia/Tokyo"
+    page = browser.get(LIST).text
+    assert "+09:00" in page
+    assert "+00:00" not in page
+    assert "Times are in the time zone Asia/Tokyo." in page
+    # No other page of the site is in it, and nothing stays for the next request.
+    assert timezone.get_current_timezone_name() == "UTC"
+    use(settings, in_kolkata)
+    page = browser.get(LIST).text
+    assert "Times are in the time zone Asia/Kolkata." in page
+    assert SCRIPT not in page
+    # The function knows no zone of bob.
+    assert "Times are in the time zone Asia/Tokyo." in other.get(LIST).text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "Mars/Olympus",
+        "Europe",
+        "../../etc/passwd",
+        "/etc/localtime",
+        "localtime",
+        "right/UTC",
+        "posixrules",
+        "A" * 65,
+        "Europe/Paris\n",
+        "Europe/Paris/",
+        "tzdata.zi",
+        "Asia/Tokyo\x00",
+        "Ásia",
+        "<script>",
+        "+0900",
+        "Europe//Paris",
+    ],
+)
+def test_a_cookie_without_a_zone_changes_nothing(alice, settings, value) -> None:
+    settings.TIME_ZONE = "America/Lima"
+    browser = sign_in(alice)
+    browser.cookies[COOKIE] = value
+    page = browser.get(LIST)
+    assert page.status_code == 200
+    assert "Times are in the time zone America/Lima." in page.text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("Etc/GMT+5", "-05"), *((name,) * 2 for name in ("America/Argentina/Ushuaia", "America/Port-au-Prince", "UTC"))],
+)
+def test_every_kind_of_name_is_a_zone(alice, settings, name, shown) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    browser = sign_in(alice)
+    browser.cookies[COOKIE] = name
+    assert f"Times are in the time zone {shown}." in browser.get(LIST).text
+
+
+def test_the_page_is_not_loaded_again_where_a_message_would_be_lost(alice) -> None:
+    browser, there = sign_in(alice), sign_in(alice)
+    assert 'data-reloads="true"' in browser.get(LIST).text
+    page = browser.post(f"{LIST}{sid_of(there)}/end/", follow=True).text
+    assert "Signed out" in page
+    assert 'data-reloads=""' in page
+    assert 'data-reloads="true"' in browser.get(LIST).text
 
 
 @pytest.mark.parametrize("function", [nowhere, a_path, a_number, fails])

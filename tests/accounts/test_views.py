@@ -171,6 +171,83 @@ def test_nobody_ends_somebody_elses_session(alice, bob, new_session) -> None:
     assert online.get(guest.sid)
 
 
+def not_me_url(browser_or_sid: Client | str) -> str:
+    return end_url(browser_or_sid).replace("/end/", "/not-me/")
+
+
+def main_of(page: Any) -> str:
+    """Return the text of the page without its frame."""
+    return " ".join(re.sub("<[^>]*>", " ", page.text.partition("<main")[2].partition("</main")[0]).split())
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_device_that_is_not_the_users_is_named_ended_first_and_then_all_others_may_end(alice, bob) -> None:
+    here, bobs, other = sign_in(alice), sign_in(bob), sign_in(alice, CHROME_MAC)
+    there = sign_in(alice, SAFARI_IPHONE, "198.51.100.23")
+    assert f'href="{not_me_url(there)}"' in here.get(LIST).text
+    named = "Safari on iPhone 198.51.100.23 Last seen just now Signed in"
+    # Following the link ends nothing.
+    for _ in range(2):
+        asked = main_of(here.get(not_me_url(there)))
+        assert asked.index("Sign out this device?") < asked.index(named)
+        assert "Chrome" not in asked
+    assert online.get(sid_of(there))
+    page = here.post(not_me_url(there), follow=True)
+    assert page.redirect_chain == [(NOT_ME, 302)]
+    # Whatever the user does next, that one is out.
+    assert not is_signed_in(there)
+    assert is_signed_in(other)
+    said = main_of(page)
+    assert said.index("That device is signed out") < said.index(named)
+    assert "You are signed in on 1 other device." in said
+    assert f'action="{END_OTHERS}"' in page.text
+    assert reverse("password_change") in page.text.partition("<main")[2]
+    # It is named once: this page may be looked at later.
+    assert named not in main_of(here.get(NOT_ME))
+    assert press(here, END_OTHERS) == f"1 other device was signed out. {STILL_HERE}"
+    assert f'action="{END_OTHERS}"><button' not in here.get(NOT_ME).text
+    assert "Sign out everywhere else" not in main_of(here.get(NOT_ME))
+    assert is_signed_in(bobs)
+
+
+@pytest.mark.usefixtures("partitions")
+def test_a_device_that_is_over_or_somebody_elses_is_not_named(alice, bob, new_session) -> None:
+    here, bobs, guest, over = sign_in(alice), sign_in(bob, CHROME_MAC), new_session(basket={"larch": 1}), sign_in(alice)
+    press(here, end_url(over))
+    for sid in (sid_of(bobs), guest.sid, sid_of(over), "A" * 20, "no.sid"):
+        for send in (here.get, here.post):
+            page = send(not_me_url(sid), follow=True)
+            assert page.redirect_chain == [(NOT_ME, 302)]
+            assert [str(message) for message in page.context["messages"]] == ["That device was already signed out."]
+            assert "If somebody else signed in" in main_of(page)
+            assert "Chrome" not in page.text
+    for send in (here.get, here.post):
+        page = send(not_me_url(here), follow=True)
+        assert page.redirect_chain == [(LIST, 302)]
+        assert "This is the device that you are using." in page.text
+    assert is_signed_in(here)
+    assert is_signed_in(bobs)
+    assert online.get(guest.sid)
+
+
+@pytest.mark.parametrize("url", [end_url, not_me_url])
+def test_a_device_whose_key_has_changed_since_the_list_was_shown_is_ended(alice, settings, url) -> None:
+    here, there = sign_in(alice), sign_in(alice, SAFARI_IPHONE)
+    shown = sid_of(there)
+    # As after a password that is given again.
+    there.post(END_OTHERS.replace("end-others", "not-me"))
+    here = sign_in(alice)
+    assert sid_of(there) != shown, "the session has another key"
+    here.post(url(shown))
+    assert not is_signed_in(there)
+    # Neither is the session in use ended under a sid that it had before.
+    shown = sid_of(here)
+    here.post(END_OTHERS)
+    here.post(url(shown))
+    assert sid_of(here) != shown
+    assert is_signed_in(here)
+
+
 def test_this_session_is_kept_though_its_key_changes_during_the_request(alice, settings) -> None:
     here, there = sign_in(alice), sign_in(alice)
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.cycling"]

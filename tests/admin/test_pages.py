@@ -35,14 +35,14 @@ def test_the_picture_says_who_is_signed_in_now_and_not_at_the_last_sample(admin_
     cleaning.take_sample()
     # More than were ever noted are the most.
     shoppers += sign_in(new_session, "9")
-    assert "Signed in: 10 now, at most 10 at" in Page(admin_client.get(LIST)).text
+    assert "Signed in: 10 now, at most 10 (" in Page(admin_client.get(LIST)).text
     guests = [session.sid for session in online.sessions(guests=True) if not session.user_id]
     online.end(*shoppers[4:], *guests[:3])
     make_due(redis, *shoppers[:4])
     page = Page(admin_client.get(LIST))
     assert len(page.rows) == page.count == 1
-    assert "Signed in: 1 now, at most 9 at" in page.text
-    assert "Guests: 2 now, at most 5 at" in page.text
+    assert "Signed in: 1 now, at most 9 (" in page.text
+    assert "Guests: 2 now, at most 5 (" in page.text
 
 
 @pytest.mark.clock
@@ -52,8 +52,8 @@ def test_without_a_cleaner_the_picture_says_since_when_nothing_was_noted(admin_c
         note(redis, now_of(redis) - timedelta(hours=hours), signed_in=31, guests=4)
     sign_in(new_session, *"12345")
     text = Page(admin_client.get(LIST)).text
-    assert re.search(r"Signed in: 6 now, at most \d+ at [^;]+; no samples since", text)
-    assert re.search(r"Guests: 0 now, at most \d+ at [^;]+; no samples since", text)
+    assert re.search(r"Signed in: 6 now, at most \d+ \([^;]+\); no samples since", text)
+    assert re.search(r"Guests: 0 now, at most \d+ \([^;]+\); no samples since", text)
 
 
 def test_control_characters_are_shown_as_such_wherever_a_session_tells_them(admin_client, new_session) -> None:

@@ -243,7 +243,7 @@ def test_pages_that_ask_for_the_password(
     fit("wrong-password")
     page.keyboard.type(PASSWORD)
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile("/not-me/$"))
+    expect(page).to_have_url(re.compile("/sessions/not-me/$"))
     fit("not-me")
     expect(page.locator("main a[href='/account/password/']")).to_be_visible()
 

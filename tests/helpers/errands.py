@@ -73,6 +73,7 @@ def not_me(browser: OpenBrowser) -> Iterator[Step]:
     page = browser("hugo", address="2001:db8:7:31::9")
     page.goto("/account/sessions/")
     yield Step(page, page.locator("li", has_text=STRANGER).get_by_role("link", name="This was not me"))
+    yield Step(page, page.locator("form.redsess-question").get_by_role("button", name="Sign out"))
     yield Step(page, page.get_by_role("button", name="Sign out everywhere else"))
     yield Step(page, page.get_by_role("link", name="Change your password"))
 

@@ -32,11 +32,12 @@ from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 from django.utils.translation import override
 
-from django_redsess.accounts.views import LIST, in_zone_of, password_change_url
+from django_redsess.accounts.views import LIST, password_change_url
 from django_redsess.conf import conf
 from django_redsess.contrib.history.database import short_waits
 from django_redsess.contrib.history.models import SignIn
 from django_redsess.online import browsers, labels, places
+from django_redsess.online.labels import in_zone_of
 from django_redsess.times import to_aware, to_column
 
 SECONDS_MAX = 5
@@ -141,7 +142,7 @@ def _claim(sign_in: SignIn, topic: _Topic) -> bool:
 
 def _message(user: AbstractBaseUser, sign_in: SignIn, topic: _Topic, address: str) -> EmailMultiAlternatives:
     site, root = site_and_root()
-    with override(_language_of(user)), labels.in_our_language(), in_zone_of(user, is_page=False):
+    with override(_language_of(user)), labels.in_our_language(), in_zone_of(user):
         sessions, password = _sessions_path(), password_change_url()
         context: dict[str, Any] = {
             "user": user,

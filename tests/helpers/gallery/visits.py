@@ -144,12 +144,29 @@ def give_password(page: Page, password: str = PASSWORD) -> None:
 def ask_shopper(visit: Visit) -> None:
     list_own(visit)
     forget_the_password(visit)
-    press(visit.page, "form:has([formaction])", "button[formaction]")
+    visit.page.locator("a[href$='/not-me/']").first.click()
+    visit.page.locator("input[type=password]").wait_for()
 
 
 def refuse_password(visit: Visit) -> None:
     ask_shopper(visit)
     give_password(visit.page, "not the password")
+
+
+def ask_about_device(visit: Visit) -> None:
+    list_own(visit)
+    visit.page.goto(visit.page.locator("a[href$='/not-me/']").first.get_attribute("href") or "")
+
+
+def end_stranger(visit: Visit) -> None:
+    ask_about_device(visit)
+    press(visit.page, "form.redsess-question")
+    give_password(visit.page)
+
+
+def ask_about_others(visit: Visit) -> None:
+    list_own(visit)
+    visit.page.goto(f"{OWN}end-others/")
 
 
 def end_own(visit: Visit) -> None:
@@ -159,8 +176,8 @@ def end_own(visit: Visit) -> None:
 
 
 def end_others(visit: Visit) -> None:
-    list_own(visit)
-    press(visit.page, f"form[action='{OWN}end-others/']")
+    ask_about_others(visit)
+    press(visit.page, "form.redsess-question")
     give_password(visit.page)
 
 
