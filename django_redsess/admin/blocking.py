@@ -11,6 +11,7 @@ from django.contrib.admin.sites import AdminSite
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy
 
@@ -80,7 +81,7 @@ class ShownBlock(NamedTuple):
     may not lift it.
     """
 
-    text: str
+    text: SafeString
     note: str
     user: str
     fields: dict[str, str]
@@ -103,7 +104,10 @@ def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str
         fields = pages.return_page_of(access.request).parameters
     may_lift = rules().may_block(access.request.user, user)
     note = access.readable_note(block, user)
-    return ShownBlock(labels.block_text(block), note, str(user), {**fields, "user": user_id} if may_lift else {})
+    until = gettext("Blocked until %(time)s.") % {"time": labels.exactly(block.until)}
+    # The message may be written in another direction than the sentence before it.
+    text = format_html("{} <bdi>{}</bdi>", until, block.message) if block.message else format_html("{}", until)
+    return ShownBlock(text, note, str(user), {**fields, "user": user_id} if may_lift else {})
 
 
 def findable_users(request: HttpRequest, site: AdminSite, user_ids: set[str]) -> dict[str, AbstractBaseUser]:
@@ -211,7 +215,7 @@ TEMPLATE = "admin/django_redsess/onlinesession/blocked.html"
 def _to_lift(request: HttpRequest, user: AbstractBaseUser | None) -> ShownBlock | None:
     if user is None or not rules().may_block(request.user, user):
         return None
-    return ShownBlock("", "", str(user), {"user": user_id_of(user)})
+    return ShownBlock(SafeString(), "", str(user), {"user": user_id_of(user)})
 
 
 def _blocker_name(access: Access, users: Mapping[str, AbstractBaseUser], hidden: Collection[str], user_id: str) -> str:

@@ -42,7 +42,7 @@ def test_users_are_blocked_listed_and_let_in_again(users) -> None:
     assert abs(block.until - timezone.now() - timedelta(hours=12)) < timedelta(minutes=1)
     with pytest.raises(SignInRefused, match=r"Call us\."):
         sign_in(users["bob"])
-    online.block(users["carol"], until=block.until + timedelta(hours=1), by=users["alice"])
+    online.block(users["carol"], until=block.until + timedelta(hours=1), by=users["alice"], internal_note="Case 7")
     users["bob"].delete()
     lines = run("--list")
     assert [line.partition(":")[0] for line in lines] == [
@@ -51,7 +51,7 @@ def test_users_are_blocked_listed_and_let_in_again(users) -> None:
         "carol",
     ]
     assert lines[0].endswith(": Call us.")
-    assert ", by alice" in lines[2]
+    assert lines[2].endswith(", by alice (internal note: Case 7)")
     assert run("alice", "--lift") == ["alice: can sign in again."]
     assert run("alice", "--lift") == ["alice: was not blocked."]
     sign_in(users["alice"])

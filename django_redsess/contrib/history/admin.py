@@ -423,6 +423,7 @@ class SignInAdmin(pages.ListAdmin):
             **self._end_context(request, changelist),
             "enders": self._enders(request, found_ids),
             "blocks": self._blocks(request, found_ids),
+            "shows_blocks": rules().may_see_block(request.user) and access_to_sessions(request, self.admin_site),
             "zone": timezone.get_current_timezone_name(),
             "has_more": has_more,
             "counted_max": COUNTED_MAX,

@@ -97,9 +97,9 @@ class Command(CommandWithExamples):
         for each in found:
             who = f", by {_user_name(users, each.by)}" if each.by else ""
             message = f": {printable(each.message)}" if each.message else ""
-            print_line(
-                f"{_user_name(users, each.user_id)}: until {labels.exactly(each.until)}{who}{message}", self.stdout
-            )
+            note = f" (internal note: {printable(each.internal_note)})" if each.internal_note else ""
+            name = _user_name(users, each.user_id)
+            print_line(f"{name}: until {labels.exactly(each.until)}{who}{message}{note}", self.stdout)
         if not found:
             print_line("Nobody is blocked.", self.stdout)
 

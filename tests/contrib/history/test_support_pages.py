@@ -74,7 +74,7 @@ def test_who_may_not_block_sees_no_block_there(viewer, bob) -> None:
     block(bob, message="Call us.", internal_note=NOTE)
     for url in (f"{LIST}?q=bob", f"{LIST}?user={bob.pk}", of(ended(bob))):
         page = Page(viewer.get(url))
-        assert "Block" not in page.text
+        assert "Block" not in page.text, url
         assert "Call us." not in page.text
 
 
@@ -89,6 +89,11 @@ def test_a_superuser_is_not_blocked_from_there_by_the_support(support, admin_cli
         assert "Lift" in Page(admin_client.get(url)).text
     # Nor does anybody block oneself.
     assert "Block the user" not in Page(admin_client.get(f"{LIST}?user={admin_user.pk}")).links
+
+
+def test_the_list_leads_to_all_who_are_blocked(support, viewer) -> None:
+    assert Page(support.get(LIST)).links["Blocked users"] == ONLINE + "blocked/"
+    assert "Blocked users" not in Page(viewer.get(LIST)).links
 
 
 def test_many_users_are_not_shown_one_by_one(support) -> None:

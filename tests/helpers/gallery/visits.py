@@ -88,6 +88,8 @@ def end_last(visit: Visit) -> None:
 def block(visit: Visit) -> None:
     # The question has these buttons even if the picture before has ended all sessions of the user.
     visit.page.goto(LIST + "confirm/?q=hugo")
+    visit.page.locator("[name=message]").fill("Please call us about your account.")
+    visit.page.locator("[name=note]").fill("Case 4711: asked for the order number, called back at noon")
     press(visit.page, ".redsess-confirm", "button[name=block]")
 
 
