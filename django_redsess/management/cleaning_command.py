@@ -33,7 +33,14 @@ PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.25, 5.0
 """The pause between two tries to reach the server."""
 
 PATIENCE_SECONDS = 60
-"""A single pass gives up after this time without an answer. With ``--forever``, the command never gives up."""
+"""
+A pass under way gives up after this time without an answer, as after a failover that takes too long.
+
+A pass that never had an answer gives up at once. With ``--forever``, the command never gives up.
+"""
+
+REMINDER_SECONDS_MIN, REMINDER_SECONDS_MAX = 60, 3600
+"""With ``--forever``, a long outage is logged again after the first time, then after twice as long, up to the other."""
 
 TIMED_SECONDS_MIN = 1
 """The speed of a shorter pass is not reported: a few entries in no time say nothing about a million."""
@@ -50,6 +57,9 @@ class CleaningCommand(CommandWithExamples):
     """
 
     counts: dict[str, int]
+    _answered: float | None
+    waits_from_the_start = False
+    """Whether a pass waits for a server that has not answered yet. Others end at once: the next one may be near."""
     exit_status = "0 when the pass is done, 1 after an error or where it was stopped."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -71,7 +81,8 @@ class CleaningCommand(CommandWithExamples):
         with command_errors():
             confirmed = self.ask_to_begin()
             self.stop = StopRequest()
-            self._started = self._reported = self._answered = monotonic()
+            self._started = self._reported = monotonic()
+            self._answered = self._started if self.waits_from_the_start else None
             self._bar: Any = None
             self._reported_counts = dict(self.counts)
             with self.stop.listening(), self._outages_on_terminal(), ExitStack() as self.until_the_end:
@@ -145,24 +156,44 @@ class CleaningCommand(CommandWithExamples):
         """
         Return the result of ``work``. Repeat it while the server can't be reached. None if asked to stop.
 
-        Raises CommandError for an outage that only a person can mend, such as a missing permission, unless the command
-        runs forever.
+        Unless the command runs forever, raises an error if the server has never answered, or not for long, and for an
+        outage that only a person can mend, such as a missing permission.
         """
-        failed, pause = 0.0, PAUSE_SECONDS_MIN
+        begun = failed = remind_at = 0.0
+        pause, remind_after = PAUSE_SECONDS_MIN, REMINDER_SECONDS_MIN
         while not self.stop.asked:
             try:
-                return work()
+                result = work()
             except SessionStoreUnavailable as error:
                 now = monotonic()
-                if error.lasts and not self.options["forever"]:
-                    raise CommandError(str(error)) from error
-                if not self.options["forever"] and now - self._answered > PATIENCE_SECONDS:
-                    raise CommandError(f"{error} Nothing is lost: {self.retry_advice()}.") from error
-                pause = PAUSE_SECONDS_MIN if self._answered > failed else min(2 * pause, PAUSE_SECONDS_MAX)
+                if not begun or (self._answered or 0.0) > failed:
+                    begun, pause, remind_after = now, PAUSE_SECONDS_MIN, REMINDER_SECONDS_MIN
+                    remind_at = begun + remind_after
+                else:
+                    pause = min(2 * pause, PAUSE_SECONDS_MAX)
                 failed = now
+                if not self.options["forever"]:
+                    self._refuse_outage(error, now + pause)
+                elif now >= remind_at:
+                    # The engine logs how it began, and when it is over.
+                    logger.error("Sessions are still out of reach, after %.0f seconds: %s", now - begun, error.cause)
+                    remind_after = min(2 * remind_after, REMINDER_SECONDS_MAX)
+                    remind_at = now + remind_after
                 self._clear_bar()
                 self.stop.wait_for_stop(pause)
+            else:
+                self._answered = monotonic()
+                return result
         return None
+
+    def _refuse_outage(self, error: SessionStoreUnavailable, next_try: float) -> None:
+        """Raise an error unless a pass is to wait for the server until ``next_try``."""
+        if error.lasts:
+            raise CommandError(str(error)) from error
+        if self._answered is None:
+            raise error
+        if next_try - self._answered > PATIENCE_SECONDS:
+            raise CommandError(f"{error} Nothing is lost: {self.retry_advice()}.") from error
 
     def _run(self) -> None:
         forever = self.options["forever"]

@@ -277,7 +277,7 @@ def test_forever_waits_for_a_server_that_is_started_again(own_server, new_sessio
     wait_until(lambda: asleep(own_server.client))
     own_server.stop()
     wait_until(lambda: command.stderr)
-    # Time for several more tries, of which nothing is to be said.
+    # Time for several more tries, of which nothing is to be said in the first minute.
     time.sleep(1)
     own_server.start()
     wait_until(lambda: "reached again" in command.stderr)
@@ -291,20 +291,43 @@ def test_forever_waits_for_a_server_that_is_started_again(own_server, new_sessio
 
 
 @pytest.mark.slow
-def test_one_pass_gives_up_a_server_that_stays_away(start, nowhere) -> None:
-    status, said = start("cleansessions", url=nowhere, PATIENCE_SECONDS=0.3, PAUSE_SECONDS_MIN=0.05).ended()
-    _, given_up = said.splitlines()
-    assert (status, given_up.startswith("CommandError: ")) == (1, True)
+def test_forever_outlasts_a_long_outage_and_reminds_of_it_at_growing_intervals(own_server, new_session, start) -> None:
+    # It is waited for many times as long as a single pass would wait.
+    short = {"PATIENCE_SECONDS": 0.2, "PAUSE_SECONDS_MAX": 0.1, "REMINDER_SECONDS_MIN": 0.3}
+    command = start("cleansessions", "--forever", url=own_server.url, **short)
+    wait_until(lambda: asleep(own_server.client))
+    own_server.stop()
+    wait_until(lambda: command.stderr.count("still out of reach") == 4)
+    own_server.start()
+    wait_until(lambda: "reached again" in command.stderr)
+    session = new_session("7", _session_expiry=0.3)
+    wait_until(lambda: not own_server.client.hexists(keyspace().of_sid(session.sid).login, session.sid))
+    status, said = command.stop()
+    assert (status, len(said.splitlines())) == (0, 6)
+    assert said.count("Connection refused") == 5, "each says why"
 
 
 @pytest.mark.slow
-def test_one_pass_goes_on_when_the_server_is_back_in_time(own_server, new_session, start) -> None:
-    own_server.stop()
-    command = start("cleansessions", url=own_server.url)
-    wait_until(lambda: command.stderr)
+@pytest.mark.parametrize("command", ["cleansessions", "cleanviewed --noinput"])
+def test_one_pass_that_finds_no_server_ends_at_once(start, nowhere, command: str) -> None:
+    # It would wait for longer than the test.
+    status, said = start(*command.split(), url=nowhere, PAUSE_SECONDS_MIN=300).ended()
+    _, given_up = said.splitlines()
+    assert (status, given_up.startswith("CommandError: The server that holds the sessions can't be reached: ")) == (
+        1,
+        True,
+    )
+
+
+@pytest.mark.slow
+def test_one_pass_under_way_gives_up_a_server_that_stays_away(own_server, new_session, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(cleaning_command, "PATIENCE_SECONDS", 0.5)
+    make_due(own_server.client, *(new_session("7").sid for _ in range(4)))
+    stopping = iter([own_server.stop])
+    with on_each_end(lambda: [stop() for stop in stopping]), pytest.raises(CommandError, match="run it again"):
+        call_command("cleansessions", batch_size=1)
     own_server.start()
-    status, said = command.ended()
-    assert (status, len(said.splitlines())) == (0, 2)
+    online.count()
 
 
 @pytest.mark.slow
@@ -329,17 +352,18 @@ def test_a_short_outage_late_in_a_long_pass_is_waited_for(own_server, new_sessio
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [pytest.param((), marks=pytest.mark.slow), ("--forever",)], ids=["one pass", "forever"]
-)
-def test_a_signal_ends_the_wait_for_a_server_and_that_is_no_heartbeat(start, nowhere, tmp_path, options) -> None:
+def test_a_signal_ends_the_wait_for_a_server_and_that_is_no_heartbeat(start, nowhere, tmp_path) -> None:
     heart = tmp_path / "heart"
-    options = (*options, "--heartbeat", str(heart)) if options else ()
     # A pause that is much longer than the test waits.
-    command = start("cleansessions", "--json", *options, url=nowhere, PAUSE_SECONDS_MIN=300, PAUSE_SECONDS_MAX=300)
+    command = start(
+        *("cleansessions", "--json", "--forever", "--heartbeat", str(heart)),
+        url=nowhere,
+        PAUSE_SECONDS_MIN=300,
+        PAUSE_SECONDS_MAX=300,
+    )
     wait_until(lambda: command.stderr)
     status, said = command.stop()
-    # One line for the outage, and one for a pass that is not done.
-    assert (status, len(said.splitlines())) == ((0, 1) if options else (1, 2))
+    # One line for the outage.
+    assert (status, len(said.splitlines())) == (0, 1)
     assert json.loads(command.stdout)["stopped"] is True
     assert not heart.exists()

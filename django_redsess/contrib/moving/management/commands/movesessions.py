@@ -31,6 +31,9 @@ class Command(CleaningCommand):
         "manage.py movesessions --back  # before a return to a release without this engine",
     )
 
+    # An outage of the other store may begin before the first page is counted.
+    waits_from_the_start = True
+
     def add_arguments(self, parser: CommandParser) -> None:
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--dry-run", action="store_true", help="count what would be moved, and change nothing")
