@@ -17,7 +17,7 @@ from django_redsess.transport.replicas import EndedCount
 from django_redsess.transport.scripts import CONSTANTS
 from django_redsess.transport.steps import CallOutside, Steps, in_store
 
-LONGEST = timedelta(days=3660)
+LONGEST = timedelta(days=366)
 """The longest block by a command, or by an administrator who may change the user. Code may set any time."""
 
 LONGEST_OF_OTHERS = timedelta(days=7)

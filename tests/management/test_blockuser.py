@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import json
+from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -65,6 +66,36 @@ def test_another_time_takes_the_place_of_the_first(users) -> None:
     assert block.message == ""
 
 
+def test_json_has_a_line_for_each_user_and_each_block(users) -> None:
+    sign_in(users["alice"])
+    alice, bob = map(json.loads, run("alice", "bob", "--for", "12h", "--message", "Call us.", "--json"))
+    assert (alice["user"], alice["ended"], bob["ended"]) == ("alice", 1, 0)
+    online.block(users["carol"], until=timezone.now() + timedelta(days=1), by=users["alice"])
+    first, _, last = map(json.loads, run("--list", "--json"))
+    assert first == {
+        "user_id": str(users["alice"].pk),
+        "user": "alice",
+        "until": first["until"],
+        "message": "Call us.",
+        "by": None,
+        "by_user": None,
+        "internal_note": None,
+    }
+    # A server's time has milliseconds.
+    assert abs(datetime.fromisoformat(alice["until"]) - datetime.fromisoformat(first["until"])) < timedelta(seconds=1)
+    assert (last["user"], last["by"], last["by_user"]) == ("carol", str(users["alice"].pk), "alice")
+    lifted = [json.loads(line)["lifted"] for _ in range(2) for line in run("alice", "--lift", "--json")]
+    assert lifted == [True, False]
+    assert run("bob", "carol", "--lift", "--json") != run("--list", "--json") == []
+
+
+def test_a_block_of_more_than_a_year_is_refused_with_what_to_do(users) -> None:
+    with pytest.raises(CommandError, match=r"--for is at most 366d\. To keep .* deactivate the account\."):
+        run("alice", "--for", "400d")
+    run("alice", "--for", "366d")
+    assert len(online.blocked()) == 1
+
+
 WRONG: list[Any] = [
     [],
     ["alice"],
@@ -73,6 +104,7 @@ WRONG: list[Any] = [
     ["alice", "--for", "1d", "--lift"],
     ["alice", "--for", "soon"],
     ["alice", "--for", "99999d"],
+    ["alice", "--for", "0.000000001s"],
     ["alice", "--lift", "--message", "Call us."],
     ["alice", "--for", "1d", "--message", "x" * 201],
     ["alice", "nobody", "--for", "1d"],

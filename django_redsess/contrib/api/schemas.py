@@ -172,7 +172,7 @@ class Password(Body):
 class BlockUser(Body):
     until: Moment = Field(
         description="Until when the user can't sign in, with a time zone. At most 7 days ahead: 403 above that. "
-        "Superusers, and who may change the user, block for up to 3660 days: 422 above that."
+        "Superusers, and who may change the user, block for up to 366 days: 422 above that."
     )
     message: Message = Field("", description="What the user is told.")
     internal_note: Message = Field("", description=INTERNAL_NOTE)

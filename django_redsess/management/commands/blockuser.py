@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +20,11 @@ from django_redsess.management.terminal import (
 )
 from django_redsess.online import labels
 from django_redsess.online.blocking import LISTED_MAX, LONGEST
+from django_redsess.online.fields import BLOCK, describe_block, exported_row, iso_time
 from django_redsess.online.labels import printable, server_time
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
+from django_redsess.session.store import user_id_of
 
 
 class Command(CommandWithExamples):
@@ -35,6 +38,7 @@ class Command(CommandWithExamples):
         "manage.py blockuser alice bob --for 30m --message 'Your password is known to others: call us.'",
         "manage.py blockuser alice --lift",
         "manage.py blockuser --list",
+        "manage.py blockuser --list --json | jq -r .user",
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -45,9 +49,12 @@ class Command(CommandWithExamples):
         add("--message", default="", metavar="TEXT", help=message_help)
         add("--lift", action="store_true", help="let them sign in again")
         add("--list", action="store_true", help="show who is blocked, and until when")
+        json_help = "print one line of JSON for each user or block, and nothing else on stdout"
+        add("--json", action="store_true", help=json_help)
 
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
+        self.options = options
         self._validate(options)
         with command_errors():
             if options["list"]:
@@ -80,20 +87,37 @@ class Command(CommandWithExamples):
 
     def _block(self, name: str, user: AbstractBaseUser, options: dict[str, Any]) -> None:
         until = server_time() + timedelta(seconds=self._seconds)
-        ended = online.block(user, until=until, message=options["message"])
+        try:
+            ended = online.block(user, until=until, message=options["message"])
+        except ValueError as error:
+            raise CommandError(f"--for {options['time']} is over already, by the clock of the server.") from error
+        if options["json"]:
+            confirmed = {} if ended.confirmed_by is None else {"confirmed_by": ended.confirmed_by}
+            return self._print_json(user, until=iso_time(until), message=options["message"], ended=ended, **confirmed)
         sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
         worth = labels.confirmation_text(ended.confirmed_by)
         blocked = f"{printable(name)}: blocked until {labels.exactly(until)}, {sessions} ended."
-        print_line(f"{blocked} {worth}".strip(), self.stdout)
+        return print_line(f"{blocked} {worth}".strip(), self.stdout)
 
     def _lift(self, name: str, user: AbstractBaseUser) -> None:
         lifted = online.unblock(user)
-        print_line(f"{printable(name)}: {'can sign in again.' if lifted else 'was not blocked.'}", self.stdout)
+        if self.options["json"]:
+            return self._print_json(user, lifted=lifted)
+        return print_line(f"{printable(name)}: {'can sign in again.' if lifted else 'was not blocked.'}", self.stdout)
+
+    def _print_json(self, user: AbstractBaseUser, **facts: Any) -> None:
+        who = {"user_id": user_id_of(user), "user": user.get_username()}
+        self.stdout.write(json.dumps({**who, **facts}))
 
     def _print_blocks(self) -> None:
         # All at once. In pages, a block that is over meanwhile would move the others.
         found = online.blocked(limit=LISTED_MAX)
         users = users_by_id({user_id for each in found for user_id in (each.user_id, each.by) if user_id})
+        if self.options["json"]:
+            names = {user_id: user.get_username() for user_id, user in users.items()}
+            for each in found:
+                self.stdout.write(json.dumps(exported_row(describe_block(each, names), BLOCK)))
+            return
         for each in found:
             who = f", by {_user_name(users, each.by)}" if each.by else ""
             message = f": {printable(each.message)}" if each.message else ""
