@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -115,6 +116,12 @@ def _is_dict_of_texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
 
 
+def _is_dict_of_paths(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and name and isinstance(path, str | os.PathLike) for name, path in value.items()
+    )
+
+
 def _is_partitions(value: object) -> bool:
     return is_integer(value) and isinstance(value, int) and value <= 1024 and value.bit_count() == 1
 
@@ -149,7 +156,13 @@ def _is_profile(value: object) -> bool:
 TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
 AT_LEAST_ONE = Rule(is_integer, "an integer of 1 or more")
 AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or is_integer(value), "an integer of 1 or more, or None")
-SECONDS_OR_NONE = AT_LEAST_ONE_OR_NONE._replace(words="a number of seconds, an integer of 1 or more, or None")
+CENTURY_DAYS = 36525
+CENTURY_SECONDS = CENTURY_DAYS * 86400
+"""Above it, dates are out of Python's range sooner or later."""
+SECONDS_OR_NONE = Rule(
+    lambda value: value is None or (is_integer(value) and value <= CENTURY_SECONDS),
+    f"a number of seconds, an integer from 1 to {CENTURY_SECONDS} (a hundred years), or None",
+)
 PREFIX_TEXT = Rule(
     _is_prefix,
     "a text, not empty and without braces, that does not end in a colon and a number: the names of partitions do",
@@ -387,6 +400,15 @@ class Conf:
         Rule(lambda value: value in ("full", "truncated", "none"), "one of 'full', 'truncated' and 'none'"),
         "How much of the client's address is stored: ``full``, only the network (``truncated``), or ``none``.",
     )
+    NETWORKS = Setting[Mapping[str, str | os.PathLike[str]]](
+        {},
+        Rule(_is_dict_of_paths, "a dict of names and paths of files, such as {'tor': '/srv/shop/tor-exits.txt'}"),
+        """
+        Files that list networks, each under a name. Searches, filters and commands take this name for a network.
+
+        A file has one address or network a line. What stands after ``#`` is a comment. A changed file is read anew.
+        """,
+    )
     ENCRYPT = Setting[bool](
         False,
         TRUE_OR_FALSE,
@@ -498,7 +520,10 @@ class Conf:
     )
     HISTORY_DAYS = Setting[int | None](
         90,
-        AT_LEAST_ONE_OR_NONE._replace(words="a number of days, an integer of 1 or more, or None"),
+        Rule(
+            lambda value: value is None or (is_integer(value) and value <= CENTURY_DAYS),
+            f"a number of days, an integer from 1 to {CENTURY_DAYS} (a hundred years), or None",
+        ),
         """
         For how many days the app ``django_redsess.contrib.history`` keeps the rows of sign-ins. None: for ever.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from ipaddress import ip_network
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, get_args
 from urllib.parse import quote, unquote
@@ -34,8 +33,8 @@ from django_redsess.online.listing import (
     rows_end,
     seconds_of_active,
 )
+from django_redsess.online.networks import common_networks, require_networks
 from django_redsess.online.searching import LookedThrough, SearchMatcher, SearchResult, search
-from django_redsess.session.client import parse_network, require_network
 from django_redsess.session.store import user_id_of
 from django_redsess.transport.steps import drive
 
@@ -375,9 +374,17 @@ class SessionQuerySet(RedisQuerySet[Any]):
         """Keep guests' sessions only. The order is then by last seen."""
         return self._with(guests="only") if self.session_filter.user_ids is None else self._keep_ids(())
 
-    def of_network(self, network: str) -> Self:
-        """Keep the sessions of this address or network. Raises ValueError for a text that names none."""
-        return self._of_client(network=require_network(network).text)
+    def of_network(self, network: str | Sequence[str]) -> Self:
+        """
+        Keep the sessions of an address or a network, or of several.
+
+        The name of a list in the setting ``NETWORKS`` stands for all of the list. Raises ValueError for a text that
+        names none.
+        """
+        wanted, before = require_networks(network), self.session_filter.networks
+        # A site's list may have a filter of its own, as in _of_client().
+        wanted = wanted if before is None else common_networks(before, wanted)
+        return self._with(networks=wanted) if wanted else self._keep_ids(())
 
     def of_browser(self, browser: str) -> Self:
         """Keep the sessions of a browser: its name, or the beginning of name and version, such as ``Chrome 120``."""
@@ -611,10 +618,7 @@ class SessionQuerySet(RedisQuerySet[Any]):
 
 
 def _narrower(first: str, second: str) -> str | None:
-    """Return the narrower of two networks, or of two names such as ``Chrome`` and ``Chrome 120``; None if none is."""
-    if (one := parse_network(first)) and (other := parse_network(second)):
-        outer, inner = sorted((one, other), key=lambda network: ip_network(network.text).prefixlen)
-        return inner.text if outer.has(str(ip_network(inner.text)[0])) else None
+    """Return the narrower of two names, such as ``Chrome`` and ``Chrome 120``. None if they differ."""
     short, long = sorted((" ".join(text.split()) for text in (first, second)), key=len)
     # "Chrome 12" is no beginning of "Chrome 120", as in is_browser().
     cuts_number = short[-1:].isdigit() and long[len(short) :][:1].isdigit()

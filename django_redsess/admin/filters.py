@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,19 +23,24 @@ from django_redsess.admin.access import leaves_out_users, users_admin
 from django_redsess.admin.blocking import findable_users
 from django_redsess.admin.pages import GUESTS, ONLY, TOO, USER
 from django_redsess.admin.users import name_among
+from django_redsess.conf import conf
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.listing import USERS_MAX
+from django_redsess.online.networks import NetworkListError
 from django_redsess.permissions import users_have
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.store import user_id_of
 
-ACTIVE, STAFF, BROWSER, SYSTEM, DEVICE_BOUND = "active", "staff", "browser", "system", "device_bound"
+ACTIVE, STAFF, DEVICE_BOUND = "active", "staff", "device_bound"
+NETWORK, BROWSER, SYSTEM = "network", "browser", "system"
 
 SECONDS = {"5m": None, "1h": 3600, "1d": 86400}
 """How far back each choice reaches. None is the default: the five minutes in which a session is active."""
 
 NAMES_MAX = 5  # The filter names so many users.
-NAME_MAX = 200  # A longer name of a browser or system is cut.
+NAME_MAX = 200  # A longer name is cut.
+
+logger = logging.getLogger("django_redsess")
 
 
 def orders_by_seen_only(request: HttpRequest) -> bool:
@@ -117,7 +123,7 @@ class StaffFilter(SimpleListFilter):
 
 
 class ClientFilter(SimpleListFilter):
-    """Sessions of a browser or system. A link or a search may name one that is not among the choices."""
+    """Sessions of a network, browser or system. A link or a search may name one that is not among the choices."""
 
     names: Sequence[str] = ()
 
@@ -127,6 +133,31 @@ class ClientFilter(SimpleListFilter):
     @property
     def name(self) -> str:
         return (self.value() or "").strip()[:NAME_MAX]
+
+
+class NetworkFilter(ClientFilter):
+    """Sessions from a list of networks that the setting NETWORKS names. A link may also name a network."""
+
+    title = gettext_lazy("network")
+    parameter_name = NETWORK
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        self.names = list(conf.NETWORKS)
+        return super().lookups(request, model_admin)
+
+    def queryset(self, request: HttpRequest, queryset: SessionQuerySet) -> SessionQuerySet:  # type: ignore[override]
+        if not self.name:
+            return queryset
+        try:
+            return queryset.of_network(self.name)
+        except NetworkListError as error:
+            logger.error("A list of networks can't be used: %s", error)
+            text = gettext("The list of networks “%(name)s” can't be used. The log says why.")
+        except ValueError:
+            text = gettext("“%(name)s” is neither a network nor the name of a list.")
+        if request.method == "GET":
+            messages.error(request, text % {"name": self.name}, fail_silently=True)
+        return queryset.none()
 
 
 class BrowserFilter(ClientFilter):

@@ -32,6 +32,7 @@ from django_redsess.admin.ending import end_view
 from django_redsess.admin.export import export_view
 from django_redsess.admin.question import ask_before_end, confirm_view, sessions_to_end
 from django_redsess.admin.users import last_sign_in_html, limit_of_user, recent_sign_ins
+from django_redsess.conf import conf
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
@@ -95,6 +96,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         filters.ActiveFilter,
         filters.GuestsFilter,
         filters.StaffFilter,
+        filters.NetworkFilter,
         filters.BrowserFilter,
         filters.SystemFilter,
         filters.DeviceBoundFilter,
@@ -213,8 +215,8 @@ class OnlineSessionAdmin(pages.ListAdmin):
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
         if changelist is None:  # A redirect, or the question of an action.
             return response
-        if by_browser := self.query_by_browser(request, changelist):
-            return self.redirect_to_list(by_browser)
+        if by_client := self.query_by_client(request, changelist):
+            return self.redirect_to_list(by_client)
         self.complete_rows(request, changelist.result_list, changelist.list_display)
         response.context_data |= self._list_context(request, changelist)  # type: ignore[attr-defined]
         return response
@@ -417,7 +419,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
     def search_notes(self, changelist: ChangeList) -> list[str]:
         """Return sentences that say what the search can't find."""
         term, asked, notes = changelist.query.strip(), changelist.queryset.session_filter, list[str]()
-        if asked.network is not None and (network := parse_network(term)) and network.text != term:
+        if asked.networks is not None and (network := parse_network(term)) and network.text != term:
             notes.append(gettext("Sessions from %(network)s.") % {"network": network.text})
         if name := moving_from():
             text = gettext(
@@ -429,28 +431,37 @@ class OnlineSessionAdmin(pages.ListAdmin):
             notes.append(gettext("This is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24."))
         if asked.guests and (asked.browser is not None or asked.system is not None):
             notes.append(gettext("The browsers of guests are not stored."))
-        if asked.guests and asked.network is not None:
+        if asked.guests and asked.networks is not None:
             notes.append(gettext("The addresses of guests are not stored."))
         return notes
 
-    def query_by_browser(self, request: HttpRequest, changelist: ChangeList) -> QueryDict | None:
+    def query_by_client(self, request: HttpRequest, changelist: ChangeList) -> QueryDict | None:
         """
-        Return the query that finds browsers by the searched text, if the text matches browsers and no user; else None.
+        Return the query that finds clients by the searched text, if the text matches no user; else None.
 
-        The query has a filter in place of the search. A search that meant users now and browsers later could end
-        sessions that the page did not show.
+        The text is the name of a list of networks, or matches browsers. The query has a filter in place of the search.
+        A search that meant users now and browsers later could end sessions that the page did not show.
         """
-        term, has_browser = changelist.query.strip(), filters.BROWSER in request.GET
-        if changelist.result_count or has_browser or not term or len(term) > SEARCH_MAX or parse_network(term):
+        term = changelist.query.strip()
+        if changelist.result_count or not term or len(term) > SEARCH_MAX or parse_network(term):
+            return None
+        text = gettext("Nobody who is signed in matches “%(term)s”. These are the sessions whose browser matches.")
+        # The filters may have the name as a choice.
+        choice, given = filters.BROWSER, next((name for name in BROWSERS if name.lower() == term.lower()), term)
+        for name in conf.NETWORKS:
+            if name.lower() == term.lower():
+                text = gettext(
+                    "Nobody who is signed in matches “%(term)s”. This is the list of networks with this name."
+                )
+                choice, given = filters.NETWORK, name
+        if choice in request.GET:
             return None
         query = request.GET.copy()
         query.pop(SEARCH_VAR, None)
         query.pop(PAGE_VAR, None)
-        # The filter may have this name as a choice.
-        query[filters.BROWSER] = next((name for name in BROWSERS if name.lower() == term.lower()), term)
+        query[choice] = given
         if not sessions_to_end(Access(self, request), query.urlencode()).exists():
             return None
-        text = gettext("Nobody who is signed in matches “%(term)s”. These are the sessions whose browser matches.")
         messages.info(request, text % {"term": Truncator(term).chars(60)})
         return query
 

@@ -25,7 +25,9 @@ from django_redsess import observers
 from django_redsess.backend import is_in_use
 from django_redsess.conf import SETTINGS, Conf, conf, is_path
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
+from django_redsess.online.networks import NetworkListError, read_list
 from django_redsess.session import user_limit
+from django_redsess.session.client import parse_network
 
 PEERS = ("qsessions", "user_sessions")
 """Packages whose session middleware calls their own engine in a way that no other engine takes."""
@@ -208,6 +210,24 @@ def check_functions(**kwargs: Any) -> list[checks.CheckMessage]:
         message = "Mails about new devices have no links: no setting has the address of this site."
         hint = "Set REDSESS['HISTORY_SITE_URL'], such as 'https://shop.example', or use django.contrib.sites."
         found.append(problem("W082", message, hint))
+    return found
+
+
+@checks.register(checks.Tags.security)
+def check_networks(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Require that the files of NETWORKS can be read, and that their names are not taken for networks."""
+    if not isinstance(getattr(settings, "REDSESS", {}), Mapping) or not SETTINGS["NETWORKS"].rule.allows(conf.NETWORKS):
+        return []
+    found = []
+    for name in conf.NETWORKS:
+        try:
+            read_list(name)
+        except NetworkListError as error:
+            hint = "It must have one address or network a line. What stands after # is a comment."
+            found.append(problem("E135", f"REDSESS['NETWORKS'][{name!r}] can't be used: {error}", hint))
+        if parse_network(name) is not None:
+            message = f"REDSESS['NETWORKS'] has a list with the name {name!r}, which is a network."
+            found.append(problem("E136", message, "Choose another name, such as 'tor'."))
     return found
 
 

@@ -253,7 +253,8 @@ ALIKE_MAX = 1000
 
 def unknown_users_text(names: Sequence[str], or_what: str = "") -> str:
     """Return a sentence that no users have these ``names``. For a single name, it suggests the most similar one."""
-    text = f"There is no user{or_what} {', '.join(map(printable, names))}."
+    named = ", ".join(printable(name) or "''" for name in names)
+    text = f"There is no user{or_what} {named}."
     if len(names) == 1 and (alike := _alike(names[0])):
         return f"{text} Did you mean {printable(alike)}?"
     return text

@@ -19,8 +19,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 
 from django_redsess.conf import conf
+from django_redsess.online.networks import Networks, require_networks
 from django_redsess.session.binding import names_device
-from django_redsess.session.client import Client, require_network
+from django_redsess.session.client import Client
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.other_store import other_store
 from django_redsess.session.record import RecordError, log_left_out, stored_client, unpack
@@ -64,7 +65,7 @@ def seconds_of_active() -> float:
 class SearchFilters(TypedDict, total=False):
     """The filters by what only a session's record has: the client that last saved it, and the binding."""
 
-    network: str | None
+    network: str | Sequence[str] | None
     browser: str | None
     system: str | None
     device_bound: bool | None
@@ -76,7 +77,7 @@ class SessionFilter(NamedTuple):
 
     ``user_ids`` keeps the sessions of these users: primary keys as text, at most 1 000. ``guests`` adds guests'
     sessions, and ``"only"`` lists no others; it has no effect with ``user_ids``. ``active_seconds`` keeps the sessions
-    that were seen in the last so many seconds. ``network``, ``browser`` and ``system`` are about the request that last
+    that were seen in the last so many seconds. ``networks``, ``browser`` and ``system`` are about the request that last
     saved the session, and ``device_bound`` keeps those that are bound to a device, or are not: see
     :func:`django_redsess.online.sessions`.
     """
@@ -84,7 +85,7 @@ class SessionFilter(NamedTuple):
     user_ids: tuple[str, ...] | None = None
     guests: Guests = False
     active_seconds: float | None = None
-    network: str | None = None
+    networks: Networks | None = None
     browser: str | None = None
     system: str | None = None
     device_bound: bool | None = None
@@ -92,7 +93,7 @@ class SessionFilter(NamedTuple):
     @property
     def names_client(self) -> bool:
         """Whether the filter is about networks, browsers or systems."""
-        return not (self.network is None and self.browser is None and self.system is None)
+        return not (self.networks is None and self.browser is None and self.system is None)
 
     @property
     def needs_search(self) -> bool:
@@ -102,7 +103,7 @@ class SessionFilter(NamedTuple):
     @property
     def without_search(self) -> SessionFilter:
         """The same filter without what has to be searched for."""
-        return self._replace(network=None, browser=None, system=None, device_bound=None)
+        return self._replace(networks=None, browser=None, system=None, device_bound=None)
 
     @property
     def only_by_seen(self) -> bool:
@@ -132,9 +133,16 @@ def filter_of(
         raise ValueError(f"active_seconds must be 0 or more, not {active_seconds}.")
     if guests == "only" and user_ids is not None:
         raise ValueError("user_ids can't be given with guests='only': guests are not users.")
-    if (network := searched.get("network")) is not None:
-        searched["network"] = require_network(network).text
-    return SessionFilter(None if user_ids is None else tuple(user_ids), guests, active_seconds, **searched)
+    network = searched.get("network")
+    return SessionFilter(
+        None if user_ids is None else tuple(user_ids),
+        guests,
+        active_seconds,
+        None if network is None else require_networks(network),
+        searched.get("browser"),
+        searched.get("system"),
+        searched.get("device_bound"),
+    )
 
 
 class ListRow(NamedTuple):

@@ -13,7 +13,6 @@ import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_network
 
 from django_redsess.clock import monotonic
 from django_redsess.online.browsers import is_browser, is_system
@@ -28,8 +27,9 @@ from django_redsess.online.listing import (
     sessions_of,
     sids_of,
 )
+from django_redsess.online.networks import network_set
 from django_redsess.session.binding import names_device
-from django_redsess.session.client import require_network, unpack_client
+from django_redsess.session.client import unpack_client
 from django_redsess.session.encryption import KeyMissing
 from django_redsess.session.record import RecordError, binding_id_in, checked, client_in, is_encrypted, unpack
 from django_redsess.transport import scripts
@@ -44,21 +44,12 @@ IPV4_BYTES, IPV6_BYTES = 4, 16
 
 
 class SearchMatcher:
-    """
-    The network, the browser, the system and the binding that a search asks for.
-
-    Raises ValueError if the filter's network is none.
-    """
+    """The networks, the browser, the system and the binding that a search asks for."""
 
     def __init__(self, session_filter: SessionFilter) -> None:
         self.names_client, self.device_bound = session_filter.names_client, session_filter.device_bound
-        self.network = None if session_filter.network is None else require_network(session_filter.network)
+        self.networks = None if session_filter.networks is None else network_set(session_filter.networks)
         self.browser, self.system = session_filter.browser, session_filter.system
-        if self.network is not None:
-            network = ip_network(self.network.text)
-            self._address_bytes = network.max_prefixlen // 8
-            self._shift = network.max_prefixlen - network.prefixlen
-            self._begin = int(network.network_address) >> self._shift
         # By packed user agent: whether it matches. No packed user agent is the beginning of another.
         self._agents: dict[bytes, bool] = {}
 
@@ -70,7 +61,7 @@ class SearchMatcher:
 
     def matches_client(self, address: str, user_agent: str) -> bool:
         """Tell whether the search asks for sessions of this client."""
-        return (self.network is None or self.network.has(address)) and self._has_agent(user_agent)
+        return (self.networks is None or self.networks.has(address)) and self._has_agent(user_agent)
 
     def matches_header(self, record: bytes) -> bool:
         """Tell whether the search asks for a session with this packed record, of which the header is enough."""
@@ -85,19 +76,22 @@ class SearchMatcher:
         if not client or len(client) > PACKED_CLIENT_MAX:
             return False
         # Most are told apart by this. But a user agent may end in these bytes by chance.
-        if self.network and int.from_bytes(client[-self._address_bytes :], "big") >> self._shift != self._begin:
+        if self.networks and not any(self._has_address(client, length) for length in self.networks.lengths):
             return False
         for length in (IPV4_BYTES, IPV6_BYTES, 0):
             has_agent = self._agents.get(client[: len(client) - length])
             if has_agent is not None:
-                return has_agent and (self.network is None or length == self._address_bytes)
+                return has_agent and self._has_address(client, length)
         try:
             address, user_agent = unpack_client(client)
         except (ValueError, OSError, zlib.error):
             return False
         length = (IPV6_BYTES if ":" in address else IPV4_BYTES) if address else 0
         has_agent = self._agents[client[: len(client) - length]] = self._has_agent(user_agent)
-        return has_agent and (self.network is None or length == self._address_bytes)
+        return has_agent and self._has_address(client, length)
+
+    def _has_address(self, client: bytes, length: int) -> bool:
+        return self.networks is None or (length > 0 and self.networks.has_packed(client[-length:]))
 
     def _has_agent(self, user_agent: str) -> bool:
         return (self.browser is None or is_browser(user_agent, self.browser)) and (
@@ -171,7 +165,7 @@ def find_matching(session_filter: SessionFilter, *, by_seen: bool = False) -> St
     """
     Find the sessions that match, among the newest 10 000 by sign-in or by last seen.
 
-    First ends up to 200 due sessions of each partition. Raises ValueError if the filter's network is none.
+    First ends up to 200 due sessions of each partition.
     """
     matcher, base = SearchMatcher(session_filter), session_filter.without_search
     newest = _newest_sids if base.user_ids is None else _newest_sids_of_users

@@ -64,11 +64,6 @@ class Network(NamedTuple):
     last: int
     is_exact: bool
 
-    def has(self, address: str) -> bool:
-        """Tell whether ``address`` is in this network. False for a text that is no address."""
-        parsed = _parsed(address)
-        return parsed is not None and parsed in _network(self.text)
-
 
 def _score(address: bytes) -> int:
     """
@@ -111,14 +106,6 @@ def parse_network(text: str) -> Network | None:
     is_exact = network.version == 4 or network.prefixlen <= EXACT_BITS
     shown = str(network[0]) if is_address else str(network)
     return Network(shown, _score(network[0].packed), _score(network[-1].packed), is_exact)
-
-
-def require_network(text: str) -> Network:
-    """Return the network that ``text`` names, as :func:`parse_network` does. Raises ValueError if it names none."""
-    network = parse_network(text)
-    if network is None:
-        raise ValueError(f"{text!r} is neither an address nor a network, such as 198.51.100.7 or 198.51.100.0/24.")
-    return network
 
 
 @lru_cache(maxsize=1024)

@@ -344,3 +344,26 @@ def test_who_is_signed_in_by_this_request_is_not_told_of_another_engine(admin_us
     response = Client().get(LIST, REMOTE_USER=admin_user.username)
     assert response.status_code == 200
     assert "another engine" not in Page(response).text
+
+
+def test_a_list_of_networks_is_a_filter_and_a_search_that_no_user_matches_finds_it(
+    admin_client, users, new_session, settings, tmp_path
+) -> None:
+    exits = tmp_path / "exits.txt"
+    exits.write_text("198.51.100.7\n# IPv6\n2001:db8::/32\n")
+    for name, address in (("alice", "198.51.100.7"), ("bob", "2001:db8::7"), ("carol", "192.0.2.7")):
+        from_place(new_session(str(users[name].pk)), address, CHROME)
+    assert "By network" not in Page(admin_client.get(LIST)).text
+    settings.REDSESS = {**settings.REDSESS, "NETWORKS": {"Exits": exits}}
+    page = Page(admin_client.get(LIST + Page(admin_client.get(LIST)).links["Exits"]))
+    assert sorted(page.names) == ["alice", "bob"]
+    assert asked(admin_client.get(page.links["End these 2 sessions"])) == 2
+    response = admin_client.get(LIST, {"q": "exits"}, follow=True)
+    assert sorted(Page(response).names) == ["alice", "bob"]
+    assert "This is the list of networks with this name." in Page(response).text
+    # A file that can't be used, and a name that is none, must not find everybody.
+    exits.write_text("198.51.100.7\nnonsense\n")
+    for name, said in (("Exits", "The log says why."), ("nothing", "neither a network nor the name of a list")):
+        page = Page(admin_client.get(LIST, {"network": name}))
+        assert (list(page.names), said in page.text, "End these" in page.text) == ([], True, False)
+        assert asked(admin_client.get(CONFIRM, {"network": name}, follow=True)) == 0

@@ -211,6 +211,18 @@ def test_a_path_that_leads_to_no_function_is_refused(settings, path: str) -> Non
     assert found() == ["E016", "E017", "E066", "E067", "E083", "E098", "E102", "E104"]
 
 
+def test_lists_of_networks_that_can_not_be_used_are_named(settings, tmp_path) -> None:
+    good, bad, gone = tmp_path / "good", tmp_path / "bad", tmp_path / "gone"
+    good.write_text("198.51.100.7\n")
+    bad.write_text("198.51.100.7\nnonsense\n")
+    settings.REDSESS = {"NETWORKS": {"tor": good, "bad": str(bad), "gone": gone, "10.1": good}}
+    assert found() == ["E135", "E135", "E136"]
+    settings.REDSESS = {"NETWORKS": {"tor": good}}
+    assert found() == []
+    settings.REDSESS = {"NETWORKS": [good]}
+    assert found() == ["E003"]
+
+
 class WithArguments(Rules):
     def __init__(self, needed: object) -> None: ...
 

@@ -12,7 +12,7 @@ from django.test import Client
 from benchmarks.fill import fill
 from django_redsess import online
 from django_redsess.online.ending import BulkEnding
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import filter_of
 from tests.helpers.outages import PATIENCE, caches
 from tests.helpers.store import stored
 
@@ -87,6 +87,6 @@ def test_a_search_of_many_sessions_is_bounded_work(own_server, settings) -> None
         assert bytes_sent_by(lambda asked=asked: online.count(**asked), 10_000) < 10_000 * 704
     used, calls = cpu_seconds(server) - cpu_before, server.info("commandstats")["cmdstat_evalsha"]["calls"]
     assert used < calls * 0.005
-    ended = BulkEnding(SessionFilter(network="198.18.0.0/16"))
+    ended = BulkEnding(filter_of(None, network="198.18.0.0/16"))
     batch = ended.end_batch()
     assert (len(batch), ended.done) == (250, False)

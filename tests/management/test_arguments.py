@@ -22,6 +22,8 @@ WRONG = [
     *("online --id 00aaaaaaaaaaaaaaaaaa --browser Edge", "online --id 00aaaaaaaaaaaaaaaaaa --system macOS"),
     *("online --user nobody --user none", "online --user '\x1b[31m'", "online --network 198"),
     *("online --browser ' '", "online --system ''", "online --search ''", "online --json --csv"),
+    *("online --network @/nowhere/list", "endsessions --network @/nowhere/list", "endsessions --network nonsense"),
+    *("endsessions --network 198.51.100.7 --all", "endsessions --browser ''"),
 ]
 
 

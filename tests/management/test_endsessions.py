@@ -20,9 +20,12 @@ from django.core.management import CommandError, call_command
 
 from benchmarks.fill import fill
 from django_redsess import online
+from django_redsess.online import listing, searching
 from django_redsess.signals import EndedSession, sessions_ended
 from tests.helpers.online import notice_of, sign_in
 from tests.helpers.store import dump, have_agreed, make_due, stored
+from tests.management.test_online import visit
+from tests.online.test_searches import CHROME, FIREFOX
 
 pytestmark = pytest.mark.django_db
 
@@ -38,6 +41,7 @@ WRONG = {
     "a key that is taken in a dry run": ["--all", "--new-secret-key", "--dry-run"],
     "a long reason": ["alice", "--message", "x" * 201],
     "what is gone is to stay": ["alice", "--keep", GONE],
+    "a session of a network": ["--network", "198.51.100.7", GONE],
     "a user is to stay": ["--all", "--keep", "bob"],
 }
 
@@ -109,6 +113,51 @@ def test_what_is_to_stay_stays(sids) -> None:
     # Though it is named.
     assert run(sids[0], "--keep", sids[0])[-1] == "There is nothing to end."
     assert [session.sid for session in online.sessions()] == [sids[3], sids[0]]
+
+
+@pytest.fixture
+def arrived(users, new_session) -> dict[str, str]:
+    """Sids by address: two of alice, one of bob, one of carol."""
+    agents = {"198.51.100.7": CHROME, "203.0.113.7": FIREFOX, "198.51.100.9": FIREFOX, "2001:db8::7": CHROME}
+    sids = {}
+    for name, (address, agent) in zip(("alice", "alice", "bob", "carol"), agents.items(), strict=True):
+        session = new_session(str(users[name].pk))
+        visit(session, address=address, user_agent=agent)
+        sids[address] = session.sid
+    return sids
+
+
+@pytest.mark.usefixtures("partitions")
+def test_sessions_of_networks_and_browsers_end_and_no_others(arrived, tmp_path) -> None:
+    exits = tmp_path / "exits.txt"
+    exits.write_text("198.51.100.9\n# IPv6\n2001:db8::/32\n")
+    dry = run("--network", f"@{exits}", "--network", "203.0.113.7", dry_run=True)
+    assert (sorted(dry[:-1]), dry[-1]) == (
+        ["alice: 1 session", "bob: 1 session", "carol: 1 session"],
+        "Would end 3 sessions of 3 users.",
+    )
+    assert len(left()) == 4
+    assert run("alice", "--network", "198.51.100") == ["alice: 1 session", "Ended 1 session of 1 user."]
+    assert sorted(left()) == ["alice", "bob", "carol"]
+    assert run("--browser", "firefox", "--keep", arrived["198.51.100.9"])[-1] == "Ended 1 session of 1 user."
+    assert sorted(left()) == ["bob", "carol"]
+    assert run("--network", f"@{exits}", "--json", stderr=StringIO()) == ['{"ended": 2}']
+    assert run("--network", "0.0.0.0/0") == ["There is nothing to end."]
+
+
+def test_a_network_ends_the_oldest_sessions_too(arrived, monkeypatch) -> None:
+    # A search looks through the newest only.
+    monkeypatch.setattr(searching, "SCAN_LIMIT", 1)
+    monkeypatch.setattr(listing, "PAGE_SIZE", 1)
+    assert run("--network", "0.0.0.0/0")[-1] == "Ended 3 sessions of 2 users."
+    assert left() == ["carol"]
+
+
+def test_an_empty_list_of_networks_ends_nothing(arrived, tmp_path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# nothing today\n")
+    assert run("--network", f"@{empty}") == ["There is nothing to end."]
+    assert len(left()) == 4
 
 
 def test_a_session_that_is_gone_is_over_already(redis, sids) -> None:

@@ -15,7 +15,7 @@ from django_redsess.online.browsers import (
     known_client,
     system_of,
 )
-from django_redsess.online.listing import SessionFilter
+from django_redsess.online.listing import SessionFilter, filter_of
 from django_redsess.online.searching import SearchMatcher
 from tests.helpers.store import AGENTS, WINDOW_BITS, Client, pack_client
 
@@ -82,7 +82,7 @@ ADDRESSES = ["", "198.51.100.7", "198.51.101.7", "2001:db8::7", "2001:db8:1::c63
 def test_packed_clients_are_told_as_unpacked_ones(network: str | None, asked: dict[str, str]) -> None:
     if network is None and not asked:
         asked = {"browser": "Firefox"}
-    wanted = SearchMatcher(SessionFilter(network=network, **asked))
+    wanted = SearchMatcher(filter_of(None, network=network, **asked))
     for agent in (*KNOWN, CHROME):
         for address in ADDRESSES:
             packed = pack_client(Client(address, agent))

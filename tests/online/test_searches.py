@@ -82,6 +82,36 @@ def test_a_search_by_network_finds_those_in_it(arrive) -> None:
     assert found(network="198.51.100.8") == []
 
 
+@pytest.mark.django_db
+def test_a_search_by_several_networks_finds_those_in_any(arrive) -> None:
+    one, other = arrive("198.51.100.7", CHROME, "1"), arrive("203.0.113.7", FIREFOX, "2")
+    v6 = arrive("2001:db8::7", CHROME, "3")
+    arrive("192.0.2.7", CHROME, "4")
+    assert found(network=["198.51.100.0/24", "203.0.113.7"]) == [other, one]
+    assert found(network=["2001:db8::/32", "198.51.100"], browser="chrome") == [v6, one]
+    assert found(network=[]) == []
+    rows = OnlineSession.online.of_network(["198.51.100.0/24", "2001:db8::/32"])
+    assert [row.sid for row in rows.of_network(["0.0.0.0/0", "203.0.113.7"])] == [one]
+    batches = online.end_in_batches(network=["2001:db8::7", "203.0.113.0/24"])
+    assert {each.sid for batch in batches for each in batch} == {other, v6}
+
+
+def test_a_list_of_the_settings_is_a_network_with_a_name(arrive, settings, tmp_path) -> None:
+    one, other = arrive("198.51.100.7", CHROME, "1"), arrive("203.0.113.7", FIREFOX, "2")
+    path = tmp_path / "exits.txt"
+    path.write_text("# made today\n198.51.100.7  # one\n\n2001:db8::/32\n")
+    settings.REDSESS = {**settings.REDSESS, "NETWORKS": {"exits": path, "gone": tmp_path / "gone.txt"}}
+    assert found(network="exits") == [one]
+    # A changed file is read anew.
+    path.write_text("203.0.113.0/24")
+    assert found(network=["exits"]) == [other]
+    with pytest.raises(ValueError, match=r"gone\.txt can't be read: No such file"):
+        online.count(network="gone")
+    path.write_text("203.0.113.0/24\nnonsense\n")
+    with pytest.raises(ValueError, match=r"exits\.txt, line 2: 'nonsense' is neither an address nor a network"):
+        online.count(network="exits")
+
+
 def test_a_search_by_browser_or_system_finds_those_with_it(arrive) -> None:
     one = arrive("198.51.100.7", CHROME, "1")
     other = arrive("198.51.100.7", FIREFOX, "2")

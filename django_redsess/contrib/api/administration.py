@@ -54,7 +54,6 @@ from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
 from django_redsess.problems import NO_SUCH_BLOCK, NO_SUCH_PAGE, NO_SUCH_SESSION, NO_SUCH_USER, WRONG_VALUE
 from django_redsess.querysets import SessionQuerySet, users_by_id
-from django_redsess.session.client import parse_network
 from django_redsess.session.store import user_id_of
 
 PositionT = TypeVar("PositionT")
@@ -235,9 +234,11 @@ def _filtered_sessions(request: Any, asked: SessionsQuery) -> SessionQuerySet:
     if asked.staff:
         found = found.of_users(filters.user_ids_for(request, _staff_users(request), found))
     if asked.network:
-        if parse_network(asked.network) is None:
-            raise unprocessable("network", "an address or a network, such as 198.51.100.0/24")
-        found = found.of_network(asked.network)
+        try:
+            found = found.of_network(asked.network)
+        except ValueError:
+            rule = "an address, a network such as 198.51.100.0/24, or the name of a list of networks that can be used"
+            raise unprocessable("network", rule) from None
     if asked.browser:
         found = found.of_browser(asked.browser)
     if asked.system:

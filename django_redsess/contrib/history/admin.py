@@ -40,6 +40,7 @@ from django_redsess.contrib.history.stored_sign_ins import (
 from django_redsess.online import fields, labels
 from django_redsess.online.fields import ExportedRow, exported_row
 from django_redsess.online.listing import SIDS_MAX
+from django_redsess.online.networks import network_set
 from django_redsess.online.sign_ins import sids_of_sign_ins
 from django_redsess.past_sign_ins import with_places
 from django_redsess.permissions import rules
@@ -492,4 +493,4 @@ def _from_network(rows: QuerySet[SignIn], network: Network) -> QuerySet[SignIn]:
         return found
     # Several IPv6 addresses share a score, so stored addresses are compared one by one.
     near = found.order_by().values_list("address", flat=True).distinct()[:ADDRESSES_MAX]
-    return found.filter(address__in=[address for address in near if network.has(address)])
+    return found.filter(address__in=[address for address in near if network_set((network.text,)).has(address)])

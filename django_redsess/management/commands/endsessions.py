@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser, no_translations
@@ -11,6 +13,7 @@ from django_redsess import online
 from django_redsess.clock import monotonic
 from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.management.client_filters import add_client_filters, client_filters, given_filters
 from django_redsess.management.terminal import (
     LINE_SECONDS,
     STOPPED,
@@ -26,10 +29,11 @@ from django_redsess.management.terminal import (
     require_terminal,
     unknown_users_text,
 )
-from django_redsess.online import EndedList, labels
+from django_redsess.online import EndedList, Session, labels
 from django_redsess.online.ending import confirmed_too_few, least_confirmed
 from django_redsess.online.labels import printable
-from django_redsess.online.listing import USERS_MAX, moving_from
+from django_redsess.online.listing import USERS_MAX, SessionFilter, filter_of, iterate_pages, moving_from
+from django_redsess.online.searching import SearchMatcher
 from django_redsess.querysets import users_by_id
 from django_redsess.session import notice
 from django_redsess.session.operations import AT_ONCE_MAX
@@ -39,18 +43,25 @@ from django_redsess.transport import agreement
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.steps import drive
 
+NAMED_MAX = 20
+"""The most users who are named, if sessions are chosen by their clients."""
+
 
 class Command(CommandWithExamples):
     help = (
-        "End sessions: all sessions of a user, or one session by its id, which the command online shows. It shows "
-        "how many these are, and asks. The next request of each session finds itself signed out. It can be stopped at "
-        "any moment: the sessions ended so far stay ended, and it says how many."
+        "End sessions: all sessions of a user, one session by its id, which the command online shows, or all sessions "
+        "of a network, a browser or a system. It shows how many these are, and asks. The next request of each session "
+        "finds itself signed out. It can be stopped at any moment: the sessions ended so far stay ended, and it says "
+        "how many."
     )
     examples = (
         "manage.py endsessions alice",
         "manage.py endsessions alice --dry-run",
         "manage.py endsessions alice bob Zk1.vV0qUoT7_bXn3sLa",
         "manage.py endsessions alice --keep Zk1.vV0qUoT7_bXn3sLa",
+        "manage.py endsessions --network 198.51.100.0/24 --dry-run",
+        "manage.py endsessions --network @tor-exits.txt --message 'Please sign in again, without Tor.'",
+        "manage.py endsessions alice --browser 'Chrome 120'",
         "manage.py endsessions --all --noinput --message 'Please sign in again: we have moved.'",
     )
 
@@ -58,6 +69,7 @@ class Command(CommandWithExamples):
         add = parser.add_argument
         add("targets", nargs="*", metavar="USER|ID", help=f"a user, {USER_HELP}; or a session, by id")
         add("--all", action="store_true", help="all signed-in sessions")
+        add_client_filters(parser)
         key_help = (
             "with --all: use the new SECRET_KEY from now on, after it was replaced without SECRET_KEY_FALLBACKS. "
             "Guests' sessions that ENCRYPTION_KEYS have encrypted stay"
@@ -98,10 +110,13 @@ class Command(CommandWithExamples):
 
     def _validate(self) -> None:
         options = self.options
+        self._client_filters, filters = client_filters(options), given_filters(options)
+        if options["all"] and filters:
+            raise CommandError(f"--all ends all sessions: leave it out with {filters[0]}.")
         if options["all"] and options["targets"]:
             raise CommandError("--all ends all sessions: give no user names or ids with it.")
-        if not options["all"] and not options["targets"]:
-            raise CommandError("Give user names or ids, or --all.")
+        if not (options["all"] or options["targets"] or filters):
+            raise CommandError("Give user names or ids, --network, --browser or --system, or --all.")
         if options["new_secret_key"] and not options["all"]:
             raise CommandError("--new-secret-key ends all sessions: give --all with it.")
         self.refuse_together("new_secret_key", "dry_run")
@@ -129,11 +144,30 @@ class Command(CommandWithExamples):
         chosen = [sessions[sid] for sid in targets if sid in sessions and sid not in keep]
         # If the user of a named session is named, too, the session is counted with that user's sessions.
         self.single = [session for session in chosen if session.user_id not in self.users]
+        if filters := given_filters(self.options):
+            _reject(f"With {filters[0]}, only users can be named, not the session", [*self.over, *map(_sid, chosen)])
+            self.single = self._matching()
+
+    def _matching(self) -> list[Session]:
+        """Return the sessions that match the filters, without those to keep."""
+        matcher, kept = SearchMatcher(filter_of(None, **self._client_filters)), set(map(_sid, self.kept))
+        found = list[Session]()
+        # Several users' lists would have to be sorted, and this has a limit.
+        each_asked = [filter_of([user_id]) for user_id in self.users] or [filter_of(None)]
+        wanted = self.options["verbosity"] > 0 and is_terminal(sys.stderr)
+        with progress_bar(sum(map(_count, each_asked)) if wanted else 0, wanted=wanted) as bar:
+            for page in chain.from_iterable(iterate_pages(asked, None) for asked in each_asked):
+                found += [session for session in page if matcher.matches(session) and session.sid not in kept]
+                if bar is not None:
+                    bar.update(len(page))
+        self.users = {}
+        return found
 
     def _print_targets(self) -> int:
         """Print which sessions would end. Return their number."""
         if name := moving_from():
-            self._inform(f"Sessions move here from {name}. Those that have not moved end, too, and are not counted.")
+            these = "stay: they can't be searched" if given_filters(self.options) else "end, too, and are not counted"
+            self._inform(f"Sessions move here from {name}. Those that have not moved {these}.")
         if self.options["new_secret_key"] and conf.ENCRYPTION_KEYS is not None:
             self._inform(
                 "Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them."
@@ -151,12 +185,26 @@ class Command(CommandWithExamples):
             tally.add(user_id, count)
             name, but = printable(str(user.get_username())), f", and {kept:,} to keep" if kept else ""
             self._inform(f"{name}: {_sessions(count)}{but}")
-        owners = users_by_id({session.user_id for session in self.single})
         for session in self.single:
             tally.add(session.user_id)
-            self._inform(f"{owner_name(session, owners)}: the session {session.sid}")
         self._whose = str(tally)
+        if given_filters(self.options):
+            self._print_matching()
+            return tally.sessions
+        owners = users_by_id({session.user_id for session in self.single})
+        for session in self.single:
+            self._inform(f"{owner_name(session, owners)}: the session {session.sid}")
         return tally.sessions
+
+    def _print_matching(self) -> None:
+        """Print the users whose sessions match, those with the most first."""
+        by_user = {session.user_id: session for session in self.single}
+        counts = Counter(session.user_id for session in self.single).most_common()
+        owners = users_by_id({user_id for user_id, _ in counts[:NAMED_MAX]})
+        for user_id, count in counts[:NAMED_MAX]:
+            self._inform(f"{owner_name(by_user[user_id], owners)}: {_sessions(count)}")
+        if (more := len(counts) - NAMED_MAX) > 0:
+            self._inform(f"… and {more:,} more users.")
 
     def _confirmed(self, count: int) -> bool:
         if not self.options["interactive"]:
@@ -243,6 +291,14 @@ class _Tally:
         named = ((len(self._users), "user"), (self._guests, "guest"))
         owners = [f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in named if count]
         return f"{_sessions(self.sessions)}{' of ' * bool(owners)}{' and '.join(owners)}"
+
+
+def _sid(session: Session) -> str:
+    return session.sid
+
+
+def _count(session_filter: SessionFilter) -> int:
+    return online.count(user_ids=session_filter.user_ids)
 
 
 def _sessions(count: int) -> str:

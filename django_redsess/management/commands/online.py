@@ -19,6 +19,12 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from django_redsess import online
+from django_redsess.management.client_filters import (
+    CLIENT_FILTERS,
+    add_client_filters,
+    client_filters,
+    given_filters,
+)
 from django_redsess.management.terminal import (
     USER_HELP,
     CommandWithExamples,
@@ -48,7 +54,6 @@ from django_redsess.online.listing import (
 from django_redsess.online.samples import count_evicted
 from django_redsess.online.searching import LookedThrough, search
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
-from django_redsess.session.client import parse_network
 from django_redsess.session.store import user_id_of
 from django_redsess.transport.keys import is_sid, keyspace
 
@@ -81,7 +86,7 @@ def lines(sessions: Sequence[Session], users: Mapping[str, AbstractBaseUser], wi
     for row in ({title: _heading(title) for title in widths}, *rows):
         yield GAP.join(_fit(row[title], widths[title], title) for title in widths).rstrip()
     if dropped := [title for title in rows[0] if title not in widths]:
-        yield f"Too wide: {', '.join(dropped)}. All columns: … | less -S"
+        yield f"Too narrow for: {', '.join(dropped)}. All columns: manage.py online | less -S"
 
 
 def _cells(session: Session, users: Mapping[str, AbstractBaseUser]) -> dict[str, str]:
@@ -149,7 +154,7 @@ LIMIT = 50
 
 ORDERS = get_args(online.Order)
 
-FILTERS = ("user", "search", "staff", "active", "network", "browser", "system", "device_bound")
+FILTERS = ("user", "search", "staff", "active", *CLIENT_FILTERS)
 """The options that leave sessions out, apart from ``--id``."""
 
 
@@ -170,6 +175,7 @@ class Command(CommandWithExamples):
         "manage.py online --guests --limit 200",
         "manage.py online --order -last_seen_at",
         "manage.py online --guests --network 198.51.100.0/24",
+        "manage.py online --network @tor-exits.txt",
         "manage.py online --browser 'Chrome 120' --system Android",
         "manage.py online --csv --limit 1000000",
         "manage.py online --json --limit 1000000 | jq -r .ip | sort | uniq -c",
@@ -184,15 +190,7 @@ class Command(CommandWithExamples):
         add("--guests", nargs="?", const=True, default=False, metavar="only", help=guests_help)
         active_help = "only active sessions: seen in the last five minutes, or in the last TIME, such as 90s, 1h or 1d"
         add("--active", nargs="?", const=True, metavar="TIME", help=active_help)
-        add(
-            "--network",
-            metavar="NETWORK",
-            help="only from this address or network: 198.51.100.7, 198.51.100.0/24, 198.51.100",
-        )
-        add("--browser", metavar="NAME", help="only of this browser, such as Firefox or 'Chrome 120'")
-        add("--system", metavar="NAME", help="only of this operating system, such as Windows or Android")
-        bound_help = "only sessions that are bound to a device, or with 'no' only the others"
-        add("--device-bound", nargs="?", const="yes", choices=("yes", "no"), metavar="no", help=bound_help)
+        add_client_filters(parser)
         add("--id", metavar="ID", help="only this session, signed in or a guest's")
         add("--order", metavar="FIELD", help=f"{', '.join(ORDERS)}; a minus puts the latest first")
         add("--limit", type=int, default=LIMIT, metavar="N", help=f"list at most N sessions (default: {LIMIT})")
@@ -225,10 +223,8 @@ class Command(CommandWithExamples):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
         of_users = [f"--{name}" for name in ("user", "search", "staff") if options[name]]
         by_seen = [f"--{name}" for name in ("guests", "active") if options[name]]
-        searched = ("network", "browser", "system", "device_bound")
-        of_search = [f"--{name.replace('_', '-')}" for name in searched if options[name] is not None]
         self.refuse_together("json", "csv")
-        if options["id"] is not None and (others := of_users + by_seen + of_search):
+        if options["id"] is not None and (others := of_users + by_seen + given_filters(options)):
             raise CommandError(f"--id and {others[0]} can't be given together.")
         if options["guests"] not in (False, True, "only"):
             raise CommandError(f"--guests takes no value but 'only', not {printable(options['guests'])}.")
@@ -238,12 +234,9 @@ class Command(CommandWithExamples):
             raise CommandError(f"--order must be last_seen_at or -last_seen_at with {by_seen[0]}, not {order}.")
         if options["id"] is not None and not is_sid(options["id"]):
             raise CommandError(f"--id: {printable(options['id'])} is not the id of a session. An id has 20 characters.")
-        if options["network"] is not None and parse_network(options["network"]) is None:
-            rule = "--network must be an address or a network, such as 198.51.100.7 or 198.51.100.0/24"
-            raise CommandError(f"{rule}, not {printable(options['network'])}.")
-        for option in ("search", "browser", "system"):
-            if options[option] is not None and not options[option].strip():
-                raise CommandError(f"--{option} can't be empty.")
+        if options["search"] is not None and not options["search"].strip():
+            raise CommandError("--search can't be empty.")
+        self._client_filters = client_filters(options)
         active = options["active"]
         if active is not None:
             active = seconds_of_active() if active is True else parse_seconds(active, "--active")
@@ -271,10 +264,7 @@ class Command(CommandWithExamples):
             "user_ids": self._user_ids(),
             "guests": options["guests"],
             "active_seconds": self._active_seconds,
-            "network": options["network"],
-            "browser": options["browser"],
-            "system": options["system"],
-            "device_bound": None if options["device_bound"] is None else options["device_bound"] == "yes",
+            **self._client_filters,
         }
         session_filter, order = filter_of(**filters), options["order"]
         if not session_filter.needs_search:

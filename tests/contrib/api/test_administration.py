@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -95,7 +95,7 @@ def test_ordinary_users_with_permissions_are_not_let_in(alice, here) -> None:
     assert count(alice) == 1
 
 
-def test_filters_are_those_of_the_page(redis, alice, root, new_session) -> None:
+def test_filters_are_those_of_the_page(redis, alice, root, new_session, settings, tmp_path) -> None:
     firefox, chrome = signed_in_with(FIREFOX), signed_in_with(CHROME, REMOTE_ADDR="198.51.100.7")
     guest = new_session(colour="red").sid
     own, one, two = sid_of(root), sid_of(firefox), sid_of(chrome)
@@ -113,6 +113,11 @@ def test_filters_are_those_of_the_page(redis, alice, root, new_session) -> None:
     assert found(user=[alice.pk, root.session["_auth_user_id"]], limit=1) == {own, one, two}
     assert found(staff="true") == {own}
     assert found(network="198.51.100.0/24") == found(q="198.51.100.7") == {two}
+    exits = tmp_path / "exits.txt"
+    exits.write_text("198.51.100.0/24\n")
+    settings.REDSESS = {**settings.REDSESS, "NETWORKS": {"exits": exits, "gone": tmp_path / "gone.txt"}}
+    assert found(network="exits") == {two}
+    assert status(root, "get", "sessions", network="gone") == 422
     assert found(browser="firefox 140") == found(system="windows") == {one}
     assert found(browser="chrome", user=alice.pk, active="1h", order="last_seen_at") == {two}
     make_bound(redis, two)
@@ -291,9 +296,17 @@ def test_a_user_is_blocked_shown_and_let_in_again(alice, here, root) -> None:
     path = f"users/{alice.pk}/block"
     assert status(root, "get", path) == 404
     words = {"message": "Call us.", "internal_note": "Case 7"}
-    answer = ask(root, "put", path, {"until": "2031-04-01T12:00:00+02:00", **words})
+    until = datetime.fromisoformat(in_hours(24)).replace(microsecond=0)
+    there = until.astimezone(timezone(timedelta(hours=2)))
+    answer = ask(root, "put", path, {"until": there.isoformat(), **words})
     by = {"by": root.session["_auth_user_id"], "by_user": "root"}
-    block = {"user_id": str(alice.pk), "user": "alice", "until": "2031-04-01T10:00:00.000+00:00", **by, **words}
+    block = {
+        "user_id": str(alice.pk),
+        "user": "alice",
+        "until": until.isoformat(timespec="milliseconds"),
+        **by,
+        **words,
+    }
     assert (answer.status_code, answer.json()) == (200, {**block, "ended": 1})
     assert get(root, path) == block
     assert count(alice) == 0

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import django
 import pytest
@@ -38,7 +39,17 @@ ORDER = (
         "new-devices",
         "viewed-items",
     ),
-    *("signing-in-as", "admin", "admin-pages", "who-was-here", "gdpr", "places", "proxies", "confirmed-ends"),
+    *(
+        "signing-in-as",
+        "admin",
+        "networks",
+        "admin-pages",
+        "who-was-here",
+        "gdpr",
+        "places",
+        "proxies",
+        "confirmed-ends",
+    ),
     *(
         "json",
         "api-tokens",
@@ -113,6 +124,8 @@ NOT_RUN += ("id=", "ids=", "user=", "block=", "umask", "python -c")
 OWN = {
     "install": {"settings": 'INSTALLED_APPS += ["shop"]\nALLOWED_HOSTS = ["*"]'},
     "signing-in-as": {"settings": 'INSTALLED_APPS += ["hijack"]'},
+    # What "curl" fetches.
+    "networks": {"file": ("tor-exits.txt", "198.51.100.7\n2001:db8::/32  # a network\n")},
     "admin-pages": {"settings": 'INSTALLED_APPS.insert(0, "unfold")'},
     "viewed-items": {
         "urls": """
@@ -194,8 +207,11 @@ class Reader:
         self.followed = 0
 
     def follow(self, page: str) -> None:
-        own = OWN.get(page, {})
+        own: dict[str, Any] = OWN.get(page, {})
         self._add("settings", own.get("settings", ""))
+        if "file" in own:
+            name, text = own["file"]
+            (self.folder / name).write_text(text)
         self._page, self._modules, self._snippets, self._templates = page, list[str](), list[str](), list[str]()
         for block in blocks(GUIDES / f"{page}.rst"):
             self.followed += block.language not in NOT_FOLLOWED
