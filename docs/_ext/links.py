@@ -132,14 +132,17 @@ def places(env: BuildEnvironment) -> dict[str, Place]:
     """
     Return where the reference explains each name, as pages write it.
 
-    A setting is ``PREFIX``, a check ``E001`` or ``redsess.E001``. A name of Python may leave out what stands before:
-    ``online.count()`` is enough. A class needs only its own name, if no other has that.
+    A setting is ``PREFIX``, a check ``E001`` or ``redsess.E001``, a command ``manage.py online``. A name of Python may
+    leave out what stands before: ``online.count()`` is enough. A class needs only its own name, if no other of the core has that.
     """
     found: dict[str, set[Place]] = {}
+    of_the_core: dict[str, set[Place]] = {}
     for name, place, kind in described(env):
         for written in spellings(name, kind):
             found.setdefault(written, set()).add(place)
-    return {written: min(there) for written, there in found.items() if len(there) == 1}
+            if not name.startswith("django_redsess.contrib."):
+                of_the_core.setdefault(written, set()).add(place)
+    return {written: min(there) for written, there in {**found, **of_the_core}.items() if len(there) == 1}
 
 
 def described(env: BuildEnvironment) -> Iterator[tuple[str, Place, str]]:
@@ -152,7 +155,9 @@ def spellings(name: str, kind: str) -> Iterator[str]:
     if kind == "confval":
         yield name
     elif kind == "check":
-        yield from (name, f"redsess.{name}")
+        yield from (name, f"redsess.{name}", f"django_redsess.{name}")
+    elif kind == "command":
+        yield f"manage.py {name}"
     elif name.startswith("django_redsess"):
         call = "()" if kind in {"function", "method", "decorator"} else ""
         parts = name.split(".")

@@ -13,9 +13,9 @@ from html import escape
 def picture(width: float, height: float, parts: list[str], *, alt: str) -> str:
     """Put ``parts`` into a picture of that size, which is called ``alt``. It never gets so small as not to be read."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{escape(alt)}" style="display: block; margin: auto; width: 100%; min-width: {width * 0.8:g}px; '
-        f'max-width: {width:g}px">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}" role="img" aria-label="{escape(alt)}" style="display: block; margin: auto; width: 100%; '
+        f'height: auto; min-width: {width * 0.8:g}px; max-width: {width:g}px">'
         f"<style>{OF_ITS_OWN}</style>"
         '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8z" style="fill: {MUTED}"/></marker></defs>'
@@ -28,7 +28,7 @@ MUTED = "var(--color-foreground-secondary, #667)"
 
 # The picture is the root where it is a file.
 OF_ITS_OWN = (
-    "svg:root{background:#fff;font-family:sans-serif}"
+    "svg:root{background:#fff;font-family:sans-serif;width:auto!important}"
     "@media (prefers-color-scheme:dark){svg:root{background:#131416;--color-foreground-primary:#ddd;"
     "--color-foreground-secondary:#9ca0a5;--color-background-secondary:#1f2124;--color-brand-content:#7fd1ac}}"
 )
