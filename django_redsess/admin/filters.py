@@ -138,7 +138,7 @@ class ClientFilter(SimpleListFilter):
 class NetworkFilter(ClientFilter):
     """Sessions from a list of networks that the setting NETWORKS names. A link may also name a network."""
 
-    title = gettext_lazy("network")
+    title = pgettext_lazy("filter by", "network")
     parameter_name = NETWORK
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
