@@ -513,7 +513,7 @@ class Conf:
             "a list or tuple of dotted paths of classes, such as 'django_redsess.contrib.opentelemetry.Observer'",
         ),
         """
-        The dotted paths of the classes that observe each operation on the store: see :doc:`observers`.
+        The dotted paths of the classes that observe each operation on the store: see ``django_redsess.observers``.
 
         Each is a :class:`django_redsess.observers.Observer`. Without any, an operation costs nothing more.
         """,

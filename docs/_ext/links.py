@@ -133,7 +133,8 @@ def places(env: BuildEnvironment) -> dict[str, Place]:
     Return where the reference explains each name, as pages write it.
 
     A setting is ``PREFIX``, a check ``E001`` or ``redsess.E001``, a command ``manage.py online``. A name of Python may
-    leave out what stands before: ``online.count()`` is enough. A class needs only its own name, if no other of the core has that.
+    leave out what stands before: ``online.count()`` is enough. A class needs only its own name, if no other of the core
+    has that.
     """
     found: dict[str, set[Place]] = {}
     of_the_core: dict[str, set[Place]] = {}

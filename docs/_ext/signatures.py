@@ -118,10 +118,10 @@ def plain(text: str, of: Found | None = None) -> str:
 
 def _plain(role: re.Match[str], of: Found | None) -> str:
     kind, text = role["role"].rpartition(":")[2], " ".join(role["text"].split())
-    if role["target"]:
+    if role["target"] and kind not in ("doc", "ref", "term"):
         return f"``{text}``" if re.fullmatch(r"[\w.]+(?:\(\))?", text) and "." in text else text
     if kind in ("doc", "ref", "term"):
-        return text
+        raise ValueError(f"Only pages are read with such links: {role[0]}")
     name = text.removeprefix("~")
     if name.startswith("django_redsess.") and kind != "mod":
         name = find(name).short
