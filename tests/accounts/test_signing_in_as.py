@@ -26,7 +26,7 @@ from tests.project.docs.pages import DOCS, blocks
 @pytest.fixture
 def guide(settings: Any) -> Iterator[ModuleType]:
     """The shop with the URLs of the guide."""
-    [text] = [block.text for block in blocks(DOCS / "howto/signing-in-as.rst") if block.caption]
+    [text] = [block.text for block in blocks(DOCS / "howto/signing-in-as.rst") if block.heading]
     module, receivers = ModuleType("hijacking"), list(hijack_started.receivers)
     exec(text, module.__dict__)
     settings.ROOT_URLCONF = ModuleType("project")

@@ -60,8 +60,8 @@ def generate(folder: Path, site: str, program: str, *more: str) -> None:
     [command] = [each for each in GENERATE if program in each]
     run(folder, *command.replace("http://127.0.0.1:8000", site).split(), *more)
     for block in GUIDE:
-        if block.caption in ("sessions.ts", "support.py"):
-            (folder / block.caption).write_text(block.text, encoding="utf-8")
+        if block.heading in ("sessions.ts", "support.py"):
+            (folder / block.heading).write_text(block.text, encoding="utf-8")
 
 
 def test_a_client_in_python_compiles_and_does_what_administrators_do(walk: list[str], tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     admin = "from django.contrib import admin\nfrom django.urls import path\n"
     admin += 'urlpatterns = [path("admin/", admin.site.urls)]\n'
     for block in GUIDE:
-        if block.caption:
-            name = block.caption.partition(",")[0]
+        if block.heading:
+            name = block.heading.partition(",")[0]
             text = admin * (name == "shop/urls.py") + block.text
             (folder / name).write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +53,7 @@ def bot(db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> User:
     """The user of the guide, as its code makes it."""
     settings.ROOT_URLCONF = "shop.urls"
     monkeypatch.setenv("SUPPORT_BOT_TOKENS", TOKEN)
-    [code] = [block.text for block in GUIDE if block.language == "python" and not block.caption]
+    [code] = [block.text for block in GUIDE if block.language == "python" and not block.heading]
     exec(code, {})
     return User.objects.get(username="support-bot")
 

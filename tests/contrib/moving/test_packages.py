@@ -124,7 +124,7 @@ class Site:
         self._commands: list[tuple[str, str]] = []
         for block in blocks(DOCS / "howto" / f"{guide}.rst"):
             if block.language == "diff":
-                file, _, step = block.caption.partition(", ")
+                file, _, step = block.heading.partition(", ")
                 self._edits.append((file, step, self._own(block.text)))
             elif block.language == "console":
                 self._commands += re.findall(r"^\$ (.*)\n((?:[^$\n].*\n)*)", block.text, re.MULTILINE)

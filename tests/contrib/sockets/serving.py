@@ -54,8 +54,8 @@ class Site:
         shop = folder / "shop"
         shop.mkdir(parents=True)
         for block in blocks(DOCS / "howto" / "sockets.rst"):
-            if block.caption:
-                (folder / block.caption).write_text(block.text)
+            if block.heading:
+                (folder / block.heading).write_text(block.text)
         for name, text in {"__init__": "", "settings": SETTINGS + settings, "urls": URLS}.items():
             (shop / f"{name}.py").write_text(text)
         asgi = shop / "asgi.py"

@@ -12,7 +12,7 @@ from django_redsess.contrib import api as contrib_api
 from tests.helpers.api import get, status
 from tests.project.docs.pages import DOCS, blocks
 
-[GUIDE] = [block.text for block in blocks(DOCS / "howto/api-tokens.rst") if block.caption == "shop/rest_tokens.py"]
+[GUIDE] = [block.text for block in blocks(DOCS / "howto/api-tokens.rst") if block.heading == "shop/rest_tokens.py"]
 names: dict[str, Any] = {}
 exec(GUIDE, names)
 
