@@ -28,6 +28,10 @@ html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", SITE)
 html_static_path = ["_static"]
 html_css_files = ["pictures.css"]
 html_theme_options = {
+    # Each page has links to its source: to read it on GitHub, and to change it there.
+    "source_repository": "https://github.com/django-redsess/django-redsess/",
+    "source_branch": "main",
+    "source_directory": "docs/",
     "light_css_variables": {"color-brand-primary": "#0c4b33", "color-brand-content": "#0a6847"},
     "dark_css_variables": {"color-brand-primary": "#9fdcc0", "color-brand-content": "#7fd1ac"},
 }
