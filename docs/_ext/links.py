@@ -26,6 +26,9 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
+DJANGO_HAS_THEM = {"SessionMiddleware", "SessionStore"}
+"""Names of classes that mean Django's, unless what stands before says otherwise."""
+
 
 class Place(NamedTuple):
     page: str
@@ -164,7 +167,7 @@ def spellings(name: str, kind: str) -> Iterator[str]:
         parts = name.split(".")
         for first in range(len(parts)):
             is_plain = first == len(parts) - 1
-            if not is_plain or kind in {"class", "exception"} or len(parts) == 1:
+            if not is_plain or len(parts) == 1 or (kind in {"class", "exception"} and parts[-1] not in DJANGO_HAS_THEM):
                 yield ".".join(parts[first:]) + call
 
 
