@@ -124,7 +124,8 @@ def _user_entries(request: HttpRequest, counts: Mapping[str, int]) -> list[LogEn
     entries = []
     for user_id, count in counts.items():
         text = ngettext("Ended %(count)d session.", "Ended %(count)d sessions.", count) % {"count": count}
-        entries.append(make_entry(request, get_user_model(), user_id, users.get(user_id, user_id), text))
+        name = users.get(user_id, gettext("deleted user %s") % user_id)
+        entries.append(make_entry(request, get_user_model(), user_id, name, text))
     return entries
 
 

@@ -141,7 +141,8 @@ class SignIn(models.Model):
     """The title of its page in the admin, with the name of the user. Not stored."""
 
     def __str__(self) -> str:
-        return self.title or f"{self.user_id}, {self.created_at:%Y-%m-%d %H:%M:%S %Z}"
+        # Where rows stand below their user, as before the user is deleted, the key would say nothing to the reader.
+        return self.title or f"{self.created_at:%Y-%m-%d %H:%M:%S %Z}"
 
     @property
     def created_at(self) -> datetime:
@@ -166,4 +167,4 @@ class BlockCopy(models.Model):
         default_permissions = ()
 
     def __str__(self) -> str:
-        return f"{self.user_id}, {to_aware(self.until):%Y-%m-%d %H:%M:%S %Z}"
+        return f"{to_aware(self.until):%Y-%m-%d %H:%M:%S %Z}"

@@ -320,7 +320,7 @@ def test_who_may_delete_users_deletes_their_sign_ins_with_them(users, way) -> No
 
 def test_names_and_messages_are_text(admin_client, users) -> None:
     nasty = User.objects.create_user(MARKUP[:140])
-    ended(users["alice"], Reason.KICKED, by=str(nasty.pk), agent=MARKUP, message=MARKUP)
+    ended(users["alice"], Reason.KICKED, by=str(nasty.pk), agent=MARKUP, message=MARKUP, internal_note=MARKUP)
     row(nasty, agent=MARKUP)
     for url in (LIST, f"{LIST}{SignIn.objects.first().pk}/change/", f"/admin/auth/user/{nasty.pk}/change/"):
         assert "<script>alert" not in admin_client.get(url).text, url
