@@ -13,12 +13,10 @@ from functools import lru_cache, partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.apps import apps
 from django.conf import settings
 from django.contrib.sessions.backends.base import UpdateError
 from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
-from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.request import HttpHeaders
 from django.http.response import HttpResponseBase
@@ -27,7 +25,7 @@ from django.utils.deprecation import MiddlewareMixin
 from django.utils.module_loading import import_string
 
 from django_redsess import viewed
-from django_redsess.backend import SessionStore, is_in_use
+from django_redsess.backend import SessionStore, is_in_use, require_app
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.responses import (
@@ -198,12 +196,8 @@ def _class_at(path: str) -> type:
 
 __all__ = ["SessionMiddleware", "ViewedItemsMiddleware", "passive"]
 
-if apps.apps_ready and is_in_use() and not apps.is_installed("django_redsess"):
-    # Without the app, there is no check to say it.
-    raise ImproperlyConfigured(
-        "'django_redsess' is not in INSTALLED_APPS: add it. Without it, sessions do not end with a new password or a "
-        "deactivated account, and there are no checks, commands and admin pages."
-    )
+if is_in_use():
+    require_app()
 
 
 def passive(view: View) -> View:

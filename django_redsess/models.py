@@ -11,9 +11,13 @@ from django.utils.translation import gettext_lazy as _
 
 from django_redsess import online as online_sessions
 from django_redsess import viewed as viewed_items
+from django_redsess.backend import require_app
 from django_redsess.querysets import RankingQuerySet, SessionQuerySet, key_of, visible
 
 __all__ = ["OnlineSession", "PopularItem"]
+
+# Otherwise Django says that the model has no app_label.
+require_app()
 
 
 class _NoRows(models.Manager[Any]):

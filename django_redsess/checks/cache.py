@@ -23,6 +23,7 @@ ASKS_SERVER = "session_server"
 """The tag of the checks that ask the server."""
 
 SERVER, SENTINELS = "the server of the sessions", "its sentinels"
+TIMEOUTS = "{'SOCKET_CONNECT_TIMEOUT': 0.5, 'SOCKET_TIMEOUT': 0.5}"
 ADD_TO_SENTINELS = (
     "Add to OPTIONS: 'SENTINEL_KWARGS': {'socket_connect_timeout': 0.5, 'socket_timeout': 0.5, "
     "'retry': Retry(NoBackoff(), 0)} (of redis.retry and redis.backoff)."
@@ -44,13 +45,7 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
     entry, subject = settings.CACHES.get(alias), f"SESSION_CACHE_ALIAS names CACHES[{alias!r}]"
     backend = None if entry is None else caches.backend_of(entry)
     if entry is None or backend is None:
-        wrong = "which does not exist" if entry is None else f"which is not a cache of {caches.NAMES}"
-        fitting = [name for name, each in settings.CACHES.items() if caches.backend_of(each)]
-        listed = ", ".join(map(repr, fitting or settings.CACHES))
-        hint = f"CACHES has {listed}: add one with the BACKEND {caches.DJANGO_REDIS.path!r}."
-        if fitting:
-            hint = f"Set SESSION_CACHE_ALIAS to one of {caches.NAMES} in CACHES: {listed}."
-        return [problem("E004", f"{subject}, {wrong}.", hint)]
+        return [problem("E004", f"{subject}, {_what_is_there(entry)}.", _what_to_set(alias, entry))]
     if backend is caches.DJANGO_REDIS and "SENTINELS" in entry.get("OPTIONS", {}) and SENTINELS not in pools_by_role():
         message = f"CACHES[{alias!r}] has SENTINELS, but nothing that asks them: its LOCATION is taken for a host."
         return [problem("E053", message, hint_for_django_redis(TO_SENTINELS))]
@@ -71,6 +66,27 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
         )
         return [problem("E004", f"{subject}, which can't be used ({said}).", hint)]
     return []
+
+
+def _what_is_there(entry: Mapping[str, Any] | None) -> str:
+    """Say what is wrong with an entry of CACHES that can't hold sessions."""
+    if entry is None:
+        return "which does not exist"
+    backend = entry.get("BACKEND")
+    return f"whose BACKEND {backend!r} is no cache of {caches.NAMES}: sessions need a Redis or Valkey server"
+
+
+def _what_to_set(alias: str, entry: Mapping[str, Any] | None) -> str:
+    """Say which other entry can hold sessions, or how to write this one."""
+    fitting = [name for name, each in settings.CACHES.items() if caches.backend_of(each)]
+    if fitting:
+        return f"Set SESSION_CACHE_ALIAS = {fitting[0]!r}: this entry of CACHES can hold them."
+    good = f"'BACKEND': {caches.DJANGO_REDIS.path!r}, 'LOCATION': 'redis://127.0.0.1:6379/1', 'OPTIONS': {TIMEOUTS}"
+    if entry is None:
+        return f"Add to CACHES: {alias!r}: {{{good}}}."
+    if alias == "default":
+        return f"Leave it as it is. Set SESSION_CACHE_ALIAS = 'sessions', and add to CACHES: 'sessions': {{{good}}}."
+    return f"Write this entry as {alias!r}: {{{good}}}."
 
 
 def hint_for_django_redis(options: str) -> str:

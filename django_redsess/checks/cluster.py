@@ -124,7 +124,7 @@ def _find_too_few_partitions(primaries: int) -> list[checks.CheckMessage]:
         return []
     effect = "one node has all sessions" if count == 1 else "some nodes have no sessions"
     message = f"REDSESS['PARTITIONS'] is {count}, and the cluster has {primaries} primaries: {effect}."
-    hint = "Set it to 64 before there are sessions: a store keeps the number that it began with."
+    hint = "Set REDSESS['PARTITIONS'] = 64 before there are sessions: a store keeps the number that it began with."
     return [problem("W029", message, hint)]
 
 
@@ -134,7 +134,10 @@ def _find_full_coverage(nodes: list[NodeState]) -> list[checks.CheckMessage]:
         return []
     effect = "when some slots have no node, no session can be used"
     message = f"cluster-require-full-coverage is yes on {', '.join(names)}: {effect}."
-    hint = f"On each node, set {COVERAGE} no. Then only the sessions of those slots wait for a node."
+    hint = (
+        f"On each node, run 'CONFIG SET {COVERAGE} no', and write it to the configuration file. Then only the sessions "
+        "of those slots wait for a node."
+    )
     return [problem("W030", message, hint)]
 
 
@@ -147,7 +150,7 @@ def _find_differences(nodes: list[NodeState]) -> Iterator[checks.CheckMessage]:
         if len(by_value) > 1:
             listed = "; ".join(f"{value} on {', '.join(names)}" for value, names in sorted(by_value.items()))
             message = f"Nodes of the cluster differ in {name}: {listed}."
-            hint = "Set it alike on all nodes: a replica may take over at any time."
+            hint = f"Run 'CONFIG SET {name} …' on each node, and write it to its configuration file: any may take over."
             yield problem("W031", message, hint)
 
 
@@ -162,6 +165,6 @@ def _find_clocks_apart(nodes: list[NodeState]) -> list[checks.CheckMessage]:
     message = f"Clocks in the cluster are {apart / 1000:.0f} seconds apart: {last.name} is ahead of {first.name}."
     hint = (
         "Deadlines are times of the node that has the session. When a replica with another clock takes over, sessions "
-        "end early or late. Run NTP on all_server_pools node."
+        "end early or late. Run NTP on each node."
     )
     return [problem("W032", message, hint)]

@@ -49,6 +49,7 @@ FACTORY = "'CONNECTION_FACTORY': 'django_redsess.cluster.ClusterConnectionFactor
 WRITES_NOTHING = "#!lua\nreturn 1"
 """A script that a server runs only if it takes writes, since no flag says that this one has none."""
 
+APPEND = "run 'CONFIG SET appendonly yes' on the server, and write it to its configuration file"
 NUMBERS_OF_FAULTS = {"partitions": "E043", "secret key": "E044", "format": "E045"}
 
 
@@ -193,7 +194,8 @@ def _find_lost_blocks(pool: Any) -> list[checks.CheckMessage]:
         return []
     message = "Users are blocked, and the server of the sessions saves nothing: a restart lets them sign in again."
     hint = (
-        "Add 'django_redsess.contrib.history' to INSTALLED_APPS, which keeps a copy of blocks. Or set appendonly yes."
+        "Add 'django_redsess.contrib.history' to INSTALLED_APPS, which keeps a copy of blocks, and run 'manage.py "
+        f"migrate'. Or {APPEND}."
     )
     return [problem("W065", message, hint)]
 
@@ -208,8 +210,8 @@ def _find_snapshots_alone(pool: Any) -> list[checks.CheckMessage]:
         return []
     message = "The server of the sessions saves snapshots, but no append-only file (appendonly no)."
     hint = (
-        "After a crash it starts from the last snapshot: sessions that were ended or signed out since live again. Set "
-        'appendonly yes. Or save nothing (save ""): then a restart signs everybody out.'
+        "After a crash it starts from the last snapshot: sessions that were ended or signed out since live again. "
+        f"Therefore {APPEND}. Or run 'CONFIG SET save \"\"': then a restart signs everybody out."
     )
     return [problem("W056", message, hint)]
 
@@ -327,8 +329,9 @@ def check_replicas(**kwargs: Any) -> list[checks.CheckMessage]:
         return []
     message = "The master of the sessions has replicas, and goes on writing without them (min-replicas-to-write 0)."
     hint = (
-        "In a failover the old master takes sign-ins, changes and ends for some seconds more, and they are lost. Set "
-        "min-replicas-to-write 1 and min-replicas-max-lag 2 on the master and on its replicas. Then it refuses, and "
+        "In a failover the old master takes sign-ins, changes and ends for some seconds more, and they are lost. On "
+        "the master and on its replicas, run 'CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 2', and write it "
+        "to their configuration files. Then the old master refuses, and "
         "requests get a 503 until they find the new master. That needs two replicas: with one, nothing is written "
         "while it is down."
     )

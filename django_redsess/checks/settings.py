@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.apps import apps
-from django.conf import settings
+from django.conf import global_settings, settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.messages.middleware import MessageMiddleware
@@ -24,10 +25,36 @@ from django.utils.module_loading import import_string
 from django_redsess import observers
 from django_redsess.backend import is_in_use
 from django_redsess.conf import SETTINGS, Conf, conf, is_path
+from django_redsess.documentation import page_url
 from django_redsess.middleware import SessionMiddleware, ViewedItemsMiddleware, places_of
 from django_redsess.online.networks import NetworkListError, read_list
 from django_redsess.session import user_limit
 from django_redsess.session.client import parse_network
+
+SYNONYMS: Mapping[str, Sequence[str]] = {
+    "ON_LIMIT": ("SESSION_LIMIT_POLICY",),
+    "KEY_PREFIX": ("PREFIX",),
+    "MAX_AGE": ("ABSOLUTE_TIMEOUT",),
+    "MAX_DEVICES": ("MAX_SESSIONS_PER_USER",),
+    "SLIDING_EXPIRY": ("SLIDING",),
+    "PASSIVE_URLS": ("PASSIVE_PATHS",),
+    "GEOIP": ("PLACES",),
+    "ENCRYPTION": ("ENCRYPT", "ENCRYPTION_KEYS"),
+    "PROXIES": ("TRUSTED_PROXIES",),
+    "TIMEOUT": ("IDLE_TIMEOUT", "ABSOLUTE_TIMEOUT"),
+}
+"""What a developer may write who has not read how a setting is called."""
+
+OURS = "REDSESS"
+
+WORDS_OF_MANY = frozenset(("END", "MAX", "ON", "OF", "PER", "SESSION", "SESSIONS", "SITE", "USER"))
+"""Words of settings by which two of them are not alike yet."""
+
+ENGINE, MIDDLEWARE = "django_redsess.backend", "django_redsess.middleware.SessionMiddleware"
+OWN_MIDDLEWARE = (MIDDLEWARE, "django_redsess.middleware.ViewedItemsMiddleware")
+ENGINES_OF_DJANGO = tuple(
+    f"django.contrib.sessions.backends.{name}" for name in ("db", "cache", "cached_db", "file", "signed_cookies")
+)
 
 PEERS = ("qsessions", "user_sessions")
 """Packages whose session middleware calls their own engine in a way that no other engine takes."""
@@ -46,22 +73,47 @@ def check_settings(**kwargs: Any) -> list[checks.CheckMessage]:
     """Refuse unknown names and wrong types in ``settings.REDSESS``."""
     redsess = getattr(settings, "REDSESS", {})
     if not isinstance(redsess, Mapping):
-        return [problem("E001", "REDSESS must be a dict.")]
-    names, default = f"The settings are {', '.join(sorted(SETTINGS))}.", "Leave it out to use its default."
-
-    def like(name: object) -> str:
-        found = get_close_matches(str(name).upper(), SETTINGS, n=1)
-        return f"Did you mean {found[0]!r}? " if found else ""
+        return [problem("E001", "REDSESS must be a dict.", "Write it as REDSESS = {'IDLE_TIMEOUT': 1800}.")]
+    default = "Leave it out to use its default."
 
     def value_of(name: str) -> str:
         return "something else" if SETTINGS[name].is_secret else repr(redsess[name])
 
     unknown = [name for name in redsess if name not in SETTINGS]
     wrong = [name for name, each in SETTINGS.items() if name in redsess and not each.rule.allows(redsess[name])]
-    return [problem("E002", f"REDSESS has no setting {name!r}.", like(name) + names) for name in unknown] + [
+    return [problem("E002", f"REDSESS has no setting {name!r}.", _instead_of(name)) for name in unknown] + [
         problem("E003", f"REDSESS[{name!r}] must be {SETTINGS[name].rule.words}; it is {value_of(name)}.", default)
         for name in wrong
     ]
+
+
+def _instead_of(name: object) -> str:
+    """Return a hint for an unknown name in REDSESS: what is like it, or where all names are."""
+    given = str(name).upper()
+    if hasattr(global_settings, given):
+        return f"{given} is one of Django's own settings: set it outside of REDSESS."
+    names = SYNONYMS.get(given) or get_close_matches(given, SETTINGS, n=1, cutoff=0.8)
+    if not names:
+        words = set(given.split("_"))
+        alike = [each for each in SETTINGS if words & (set(each.split("_")) - WORDS_OF_MANY)]
+        names = get_close_matches(given, alike, n=2, cutoff=0.4)
+    meant = f"Did you mean {' or '.join(map(repr, names))}? " if names else ""
+    return f"{meant}All settings: {page_url('reference/settings')}"
+
+
+@checks.register(checks.Tags.security)
+def check_name(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Warn of settings that are meant for this app, and that it does not read."""
+    found = []
+    for name in dir(settings):
+        if name.startswith(f"{OURS}_"):
+            hint = f"Write it as REDSESS = {{{name.removeprefix(f'{OURS}_')!r}: …}}."
+        elif name != OURS and get_close_matches(name, (OURS, f"DJANGO_{OURS}"), cutoff=0.8):
+            hint = "Did you mean REDSESS?"
+        else:
+            continue
+        found.append(problem("W131", f"The setting {name} has no effect: this app reads REDSESS.", hint))
+    return found
 
 
 @checks.register(checks.Tags.security)
@@ -83,17 +135,41 @@ def check_engine(**kwargs: Any) -> list[checks.CheckMessage]:
     """Warn if another engine keeps the sessions: the pages of this app would list nobody."""
     if is_in_use():
         return []
+    if fault := _fault_of_engine():
+        return [fault]
     message = f"SESSION_ENGINE is {settings.SESSION_ENGINE!r}: another engine keeps the sessions, and nobody is listed."
     hint = (
-        "Set SESSION_ENGINE = 'django_redsess.backend'. If you want to keep the other engine, add "
-        "'django_redsess.W018' to SILENCED_SYSTEM_CHECKS."
+        f"Set SESSION_ENGINE = {ENGINE!r}. If you want to keep the other engine, add 'django_redsess.W018' to "
+        "SILENCED_SYSTEM_CHECKS."
     )
     return [problem("W018", message, hint)]
+
+
+def _fault_of_engine() -> checks.CheckMessage | None:
+    """Say that SESSION_ENGINE is no engine, as one with a typing error is none."""
+    name = settings.SESSION_ENGINE
+    try:
+        if hasattr(import_module(name), "SessionStore"):
+            return None
+        wrong = "which has no SessionStore"
+    except ImportError:
+        wrong = "which can't be imported"
+    except Exception:  # It may be any code. Django reports the error when it starts to serve.
+        return None
+    own = (ENGINE, "django_redsess.contrib.moving", "django_redsess.contrib.moving.growing")
+    named = get_close_matches(str(name), (*own, *ENGINES_OF_DJANGO), n=1, cutoff=0.85)
+    meant = named[0] if named and not str(name).startswith(ENGINE) else ENGINE
+    message = f"SESSION_ENGINE is {name!r}, {wrong}: every request that needs a session fails."
+    return problem("E129", message, f"Did you mean {meant!r}? Set SESSION_ENGINE = {meant!r}.")
 
 
 @checks.register(checks.Tags.security)
 def check_middleware(**kwargs: Any) -> list[checks.CheckMessage]:
     """Require one session middleware, ours, above every middleware that needs the session."""
+    if missing := [path for path in settings.MIDDLEWARE if _is_missing(path)]:
+        message = f"MIDDLEWARE has {missing[0]!r}, which does not exist: the site does not start."
+        named = get_close_matches(missing[0], OWN_MIDDLEWARE, n=1, cutoff=0) or [MIDDLEWARE]
+        return [problem("E130", message, f"Did you mean {named[0]!r}?")]
     if is_in_use() and (peers := [path for path in settings.MIDDLEWARE if _is_of_peer(path)]):
         message = f"MIDDLEWARE has {peers[0]!r}, which needs the engine of its own package: each request fails."
         return [problem("E058", message, "Put 'django_redsess.middleware.SessionMiddleware' in its place.")]
@@ -284,6 +360,17 @@ def check_serializer(**kwargs: Any) -> list[checks.CheckMessage]:
         "Loading a pickle can run any code: an attacker who writes to Redis and knows SECRET_KEY takes over the site."
     )
     return [problem("W013", f"SESSION_SERIALIZER {name!r} pickles.", f"{hint} Use {json}.")]
+
+
+def _is_missing(path: str) -> bool:
+    """Tell whether ``path`` is meant as a middleware of this app, and names nothing in it."""
+    if not path.startswith("django_redsess."):
+        return False
+    try:
+        import_string(path)
+    except (ImportError, AttributeError):
+        return True
+    return False
 
 
 def _is_of_peer(path: str) -> bool:

@@ -15,12 +15,25 @@ from testproject import servers
 from tests.helpers.backends import BACKENDS, OTHERS, entry
 from tests.helpers.checks import NEVER, TIMEOUTS, SetCache, found, messages, was_called
 
+LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 
-@pytest.mark.parametrize("alias", ["missing", "local"])
-def test_a_cache_that_sessions_cannot_use_is_refused(settings, alias: str) -> None:
-    settings.CACHES = {**settings.CACHES, "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+@pytest.mark.parametrize(
+    ("alias", "entries", "wrong", "hint"),
+    [
+        ("missing", ["sessions"], "which does not exist", "Set SESSION_CACHE_ALIAS = 'sessions': "),
+        ("local", ["sessions"], "LocMemCache' is no cache of", "Set SESSION_CACHE_ALIAS = 'sessions': "),
+        ("missing", [], "which does not exist", "Add to CACHES: 'missing': {'BACKEND': 'django_redis"),
+        ("local", [], "LocMemCache' is no cache of", "Write this entry as 'local': {'BACKEND': 'django_redis"),
+        ("default", [], "LocMemCache' is no cache of", "Leave it as it is. Set SESSION_CACHE_ALIAS = 'sessions'"),
+    ],
+)
+def test_a_cache_that_sessions_cannot_use_is_told_with_what_to_type(settings, alias, entries, wrong, hint) -> None:
+    others = {"default": LOCAL, "local": LOCAL}
+    settings.CACHES = {**others, **{name: settings.CACHES[name] for name in entries}}
     settings.SESSION_CACHE_ALIAS = alias
-    assert found() == ["E004"]
+    [error] = messages()
+    assert (error.id, wrong in error.msg, error.hint.startswith(hint)) == ("django_redsess.E004", True, True)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db import models
 
 from django_redsess import backend
+from django_redsess.checks.settings import SYNONYMS
 from django_redsess.conf import SETTINGS, conf
 from django_redsess.permissions import Rules
 from tests.helpers.checks import SetCache, found, messages
@@ -56,14 +57,43 @@ def test_every_setting_has_a_rule_that_its_default_keeps(settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("MAX_SESSION", "MAX_SESSIONS"), ("idle_timeout", "IDLE_TIMEOUT"), ("COLOUR", ""), (5, "")]
+    ("name", "meant"),
+    [
+        *(("MAX_SESSION", "'MAX_SESSIONS'"), ("idle_timeout", "'IDLE_TIMEOUT'"), ("COLOUR", ""), (5, "")),
+        *(("ON_LIMIT", "'SESSION_LIMIT_POLICY'"), ("TIMEOUT", "'IDLE_TIMEOUT' or 'ABSOLUTE_TIMEOUT'")),
+        *(("DEVICE_ORIGINS", "'DEVICE_BOUND_ORIGINS'"), ("USER_NAME", "")),
+    ],
 )
 def test_an_unknown_setting_is_refused_and_what_it_is_like_is_told(settings, name: object, meant: str) -> None:
     settings.REDSESS = {name: 5}
     [error] = messages()
     assert error.id == "django_redsess.E002"
     assert repr(name) in error.msg
-    assert error.hint.startswith(f"Did you mean {meant!r}?" if meant else "The settings are ")
+    assert error.hint.startswith(f"Did you mean {meant}? All settings: https" if meant else "All settings: https://")
+
+
+def test_a_setting_of_djangos_within_redsess_is_told_where_it_belongs(settings) -> None:
+    settings.REDSESS = {"SESSION_COOKIE_AGE": 5}
+    [error] = messages()
+    assert (error.id, "outside of REDSESS" in error.hint) == ("django_redsess.E002", True)
+
+
+def test_all_words_for_settings_lead_to_one() -> None:
+    assert {name for names in SYNONYMS.values() for name in names} <= set(SETTINGS)
+    assert not set(SYNONYMS) & set(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("REDSESS_IDLE_TIMEOUT", 5, "Write it as REDSESS = {'IDLE_TIMEOUT': …}."),
+        *((name, {}, "Did you mean REDSESS?") for name in ("REDSES", "DJANGO_REDSESS")),
+    ],
+)
+def test_a_setting_that_is_meant_for_this_app_and_not_read_is_warned_of(settings, name: str, value, hint: str) -> None:
+    setattr(settings, name, value)
+    [warning] = messages()
+    assert (warning.id, warning.hint) == ("django_redsess.W131", hint)
 
 
 STRONG = "a key of this site that nobody guesses"
@@ -285,11 +315,41 @@ def test_a_subclass_of_our_engine_is_checked_as_ours_is(settings, set_cache) -> 
     assert set(found()) == {"W005", "W009", "W010", "W011", "W013"}
 
 
-@pytest.mark.parametrize("engine", ["django.contrib.sessions.backends.db", "no.such.engine", "testproject.demo", None])
+@pytest.mark.parametrize("engine", ["django.contrib.sessions.backends.db", None])
 def test_of_another_engine_nothing_is_said_but_that_it_is_not_ours(settings, set_cache, engine: str | None) -> None:
     bad_site(settings, set_cache)
     settings.SESSION_ENGINE = engine
     assert found() == ["W018"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "meant"),
+    [
+        *((name, "") for name in ("django_redsess.backends", "django_redsess", "django_redsess.backend.SessionStore")),
+        *(("no.such.engine", ""), ("testproject.demo", "")),
+        ("django_redsess.contrib.movin", "django_redsess.contrib.moving"),
+        ("django.contrib.session.backends.db", "django.contrib.sessions.backends.db"),
+    ],
+)
+def test_an_engine_that_is_none_is_refused_and_what_is_meant_is_told(settings, engine: str, meant: str) -> None:
+    settings.SESSION_ENGINE = engine
+    [error] = messages()
+    assert error.id == "django_redsess.E129"
+    assert error.hint.endswith(f"Set SESSION_ENGINE = {meant or 'django_redsess.backend'!r}.")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("django_redsess.middlewares.SessionMiddleware", OURS),
+        ("django_redsess.SessionMiddleware", OURS),
+        ("django_redsess.middleware.ViewedItemMiddleware", "django_redsess.middleware.ViewedItemsMiddleware"),
+    ],
+)
+def test_a_middleware_of_ours_that_does_not_exist_is_told_before_the_site_starts(settings, wrong, meant) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, wrong]
+    [error] = messages()
+    assert (error.id, error.hint) == ("django_redsess.E130", f"Did you mean {meant!r}?")
 
 
 def test_mails_without_the_app_that_sends_them_are_warned_of(settings) -> None:

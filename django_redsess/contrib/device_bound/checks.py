@@ -96,8 +96,12 @@ def check_domain(**kwargs: Any) -> list[checks.CheckMessage]:
     if not reason:
         return []
     message = f"SESSION_COOKIE_DOMAIN is {domain!r}, and no session that begins on a subdomain is bound: {reason}."
-    hint = "Set it to the origins where users sign in, and add the view 'well_known' to urls.py."
-    hint += " Silence this if users sign in at the domain itself only, or if another site has the file."
+    hint = (
+        "Set REDSESS['DEVICE_BOUND_ORIGINS'] to the origins where users sign in, such as "
+        f"('https://shop.example.com',), and add path({WELL_KNOWN[1:]!r}, well_known) to your urls.py, with the view "
+        "of django_redsess.contrib.device_bound.views. Silence this if users sign in at the domain itself only, or if "
+        "another site has the file."
+    )
     return [problem("W126", message, hint)]
 
 
