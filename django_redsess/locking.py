@@ -153,8 +153,8 @@ class _Turns:
             return False
         try:
             yield from reading_anew(lock.session)
-        except UpdateError:
-            raise interruption() from None
+        except UpdateError as error:
+            raise interruption(error) from None
         return True
 
 

@@ -69,9 +69,10 @@ def is_unchanged(request: HttpRequest, session: SessionStore) -> bool:
     return key is None or not settings.SESSION_SAVE_EVERY_REQUEST or session.passive
 
 
-def interruption() -> SessionInterrupted:
-    """Return the error for a request whose session can't be saved any more. Django answers it with 400."""
-    return SessionInterrupted("The session was ended, or got another key, while this request was answered.")
+def interruption(error: UpdateError) -> SessionInterrupted:
+    """Return the error for a request whose session can't be saved any more. Django logs it, and answers with 400."""
+    text = "The session was ended, or got another key, while this request was answered."
+    return SessionInterrupted(str(error) or text)
 
 
 class Closing:
@@ -149,9 +150,9 @@ class Closing:
         if session.modified or (self.saves_always and not self.begun):
             try:
                 yield from session.saving()
-            except UpdateError:
+            except UpdateError as error:
                 if not wants_problem_details(self.request):
-                    raise interruption() from None
+                    raise interruption(error) from None
                 self.response = session_ended_response(self.response)
                 return False
             except SignInRefused:
@@ -315,7 +316,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
         if isinstance(exception, SessionStoreUnavailable) or (session is not None and session.unavailable):
             return unavailable_response(request, exception)
         if session is not None and isinstance(exception, UpdateError):
-            raise interruption() from exception
+            raise interruption(exception) from exception
         if session is not None and isinstance(exception, SignInRefused):
             if exception.user_id in ("", session.loaded_user_id):
                 # The view may have saved the session by itself. That of another user stays.

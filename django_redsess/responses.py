@@ -243,7 +243,10 @@ def refused_response(
     return _finish_refusal(response, instead_of)
 
 
-ENDED_MEANWHILE = "Your session was ended while this request was answered."
+ENDED_MEANWHILE = (
+    "Your session was ended, or got another key, while this request was answered. The next answer tells whether you "
+    "are still signed in."
+)
 
 
 def session_ended_response(instead_of: HttpResponseBase) -> HttpResponse:

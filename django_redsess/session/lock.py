@@ -11,10 +11,9 @@ from collections import deque
 from os import urandom
 from typing import Any
 
-from django.contrib.sessions.backends.base import UpdateError
-
 from django_redsess.clock import monotonic
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session.state import OF_ANOTHER, not_saved
 from django_redsess.session.store import SessionStore
 from django_redsess.transport import scripts
 from django_redsess.transport.connections import Pause, server_of
@@ -144,4 +143,4 @@ def reading_anew(session: SessionStore) -> Steps[None]:
     session.abandon()
     yield from session.opening()
     if session.loaded_user_id != user_id:
-        raise UpdateError
+        raise not_saved(OF_ANOTHER)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY
-from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
+from django.contrib.sessions.backends.base import CreateError, SessionBase
 
 from django_redsess import observers, signals
 from django_redsess.clock import monotonic
@@ -42,7 +42,7 @@ from django_redsess.session.record import (
     unpack,
     user_of,
 )
-from django_redsess.session.state import GONE, NO_SNAPSHOT, NOTHING_PENDING, Pending, Snapshot
+from django_redsess.session.state import GONE, NO_SNAPSHOT, NOTHING_PENDING, UNREADABLE, Pending, Snapshot, not_saved
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import BegunSession
 from django_redsess.times import to_aware
@@ -299,7 +299,9 @@ class SaveAttempts:
             # The next attempt must not take this key for its own.
             session.pending = session.pending._replace(own_key=None)
         if outcome.status == "taken":
-            raise CreateError
+            raise CreateError(
+                "Nothing was saved: the key is another session's. Save without must_create, or with a new key."
+            )
         return outcome
 
     def _begun(self, sid: str, saving: Saving, snapshot: Snapshot) -> list[BegunSession]:
@@ -331,7 +333,7 @@ class SaveAttempts:
         except Exception as error:
             log_unusable(sid, error)
             session.snapshot = GONE
-            raise UpdateError from None
+            raise not_saved(UNREADABLE) from None
         if session.pending.binding is not None and snapshot.record and record.binding != snapshot.record.binding:
             if session.pending.binding != YET_TO_BE_BOUND:
                 raise BindingChanged

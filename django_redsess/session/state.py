@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -147,3 +148,18 @@ COOKIE_UNCHANGED = Cookie()
 NO_SNAPSHOT = Snapshot()
 GONE = Snapshot(gone=True)
 NOTHING_PENDING = Pending()
+
+ENDED = "the session was ended, or has expired, since it was loaded. The user has to sign in again"
+ROTATED = "the session has got another key since it was loaded, as at a sign-in. The browser has that key"
+OF_ANOTHER = "another user has signed in to the session since it was loaded"
+UNREADABLE = "another request has written the session, and this process can't read that. The log says why"
+
+
+def not_saved(why: str) -> UpdateError:
+    """Return the error of a save that came too late. ``why`` is one of the texts above. A traceback has the note."""
+    error = UpdateError(f"Nothing was saved: {why}.")
+    error.add_note(
+        "In a view, let this error pass: the middleware answers with 400. Code without a view, such as a task, catches "
+        "UpdateError of django.contrib.sessions.backends.base."
+    )
+    return error

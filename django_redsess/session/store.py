@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY, get_user_model
-from django.contrib.sessions.backends.base import CreateError, SessionBase, UpdateError
+from django.contrib.sessions.backends.base import CreateError, SessionBase
 from django.contrib.sessions.serializers import JSONSerializer
 from django.core.management.base import CommandError
 from django.http import HttpRequest
@@ -29,12 +29,15 @@ from django_redsess.session.record import ROUNDED_UP, Record, log_unusable, seri
 from django_redsess.session.saving import SaveAttempts
 from django_redsess.session.state import (
     COOKIE_UNCHANGED,
+    ENDED,
     GONE,
     NO_SNAPSHOT,
     NOTHING_PENDING,
+    ROTATED,
     PendingSignIn,
     Snapshot,
     VisitOfRequest,
+    not_saved,
 )
 from django_redsess.session.user_limit import Limit
 from django_redsess.signals import Reason, request_scope
@@ -555,7 +558,7 @@ class SessionStore(SessionBase):
         if self.saved_key is None:
             return (yield from self.creating())
         if self.snapshot.gone and not must_create:
-            raise UpdateError
+            raise not_saved(ENDED)
         if self.snapshot.record is None and not must_create:
             yield from self.read_stored_sign_in()
         outcome = yield from SaveAttempts(self, data, must_create=must_create).steps()
@@ -568,7 +571,7 @@ class SessionStore(SessionBase):
         if self.cookie.late and not user_of(data) and not self.cookie.was_guest:
             # The browser already has a newer cookie, which the cookie of a new session would replace. But an old
             # cookie of a guest is no proof: it may be planted, and then another visitor has signed in with it.
-            raise UpdateError
+            raise not_saved(ROTATED)
         while True:
             if self.session_key is None or self.saved_key is not None:
                 self.give_key(user_of(data))
@@ -638,7 +641,7 @@ class SessionStore(SessionBase):
         self.pending = self.pending._replace(rotates_from=None, own_key=None)
         if not (outcome.rotated_to and signs_in):
             self.snapshot = GONE
-            raise UpdateError
+            raise not_saved(ROTATED if outcome.rotated_to else ENDED)
         # A double click on "sign in": the first click has moved the session. The second gets a session of its own.
         self.snapshot = NO_SNAPSHOT
         self._session_key = None

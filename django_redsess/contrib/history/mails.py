@@ -253,6 +253,6 @@ def _send_by_smtp(connection: Any, message: EmailMultiAlternatives) -> None:
     if thread.is_alive():
         with suppress(AttributeError, OSError):
             connection.connection.sock.shutdown(socket.SHUT_RDWR)
-        raise TimeoutError
+        raise TimeoutError(f"The mail server has not answered within {SECONDS_MAX} seconds.")
     if failed:
         raise failed[0]

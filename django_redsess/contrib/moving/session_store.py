@@ -38,7 +38,7 @@ from django_redsess.session.merge import merge, same
 from django_redsess.session.reading import Loaded
 from django_redsess.session.record import Record, pack, revision_of, serialized, user_of
 from django_redsess.session.saving import SaveAttempts
-from django_redsess.session.state import NOTHING_PENDING, PendingSignIn, Snapshot
+from django_redsess.session.state import ENDED, NOTHING_PENDING, PendingSignIn, Snapshot, not_saved
 from django_redsess.session.store import SessionStore as OwnSessionStore
 from django_redsess.session.user_limit import Limit
 from django_redsess.transport.connections import server_of
@@ -232,7 +232,7 @@ class SessionStore(OwnSessionStore):
         if (yield from find_beginning(sid, user_id, self._began_there)) is None:
             # It was ended while it was saved.
             yield from self.deleting(None)
-            raise UpdateError
+            raise not_saved(ENDED)
         self._note_saved_there(there, data)
 
     def _note_sign_in_there(self, data: dict[str, Any]) -> Steps[None]:
@@ -261,7 +261,7 @@ class SessionStore(OwnSessionStore):
         self.there, self._session_key = None, self._key_here
         theirs = yield from self.loading()
         if self.session_key is None:
-            raise UpdateError
+            raise not_saved(ENDED)
         serializer = self.serializer
         self._session_cache = merge(
             keep_serializable(before, serializer), keep_serializable(mine, serializer), theirs, serializer()

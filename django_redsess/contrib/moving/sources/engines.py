@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.sessions.backends import cached_db
-from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase, UpdateError
+from django.contrib.sessions.backends.base import VALID_KEY_CHARS, SessionBase
 from django.core import signing
 from django.core.cache import caches
 from django.core.cache.backends.base import InvalidCacheKey
@@ -25,6 +25,7 @@ from django_redsess.contrib.moving.outages import is_outage
 from django_redsess.contrib.moving.sources.base import KEY_MAX, PAGE, Row, Source
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session.client import Client
+from django_redsess.session.state import ENDED, not_saved
 from django_redsess.transport.keys import is_session_key, keyspace, sid_of
 from django_redsess.transport.steps import current_time, drive
 
@@ -231,7 +232,7 @@ class FileSource(EngineSource):
             return None
         except (IsADirectoryError, PermissionError) as error:
             # That file is odd, and not the disk.
-            raise ValueError from error
+            raise ValueError("The session's file is a folder, or can't be read.") from error
         # The clock of this computer has written the file's time, too.
         return _row_with_ttl(key, data, int(max(age, 0) * 1000))
 
@@ -316,7 +317,7 @@ class RedisSessionsSource(EngineSource):
     def write_row(self, key: str, data: dict[str, Any]) -> None:
         if not self.open_session(None, Client()).exists(key):
             # Its engine saves what is gone, too.
-            raise UpdateError
+            raise not_saved(ENDED)
         super().write_row(key, data)
 
     def iter_rows(self, after: str = "") -> Iterator[tuple[str, Row | None]]:
