@@ -17,14 +17,17 @@ from django.utils.translation import gettext_lazy
 
 T = TypeVar("T")
 
-END_MESSAGES: Sequence[str | Promise] = (
-    gettext_lazy("Somebody else may have known your password. Please change it."),
-    gettext_lazy("This device was reported lost."),
-    gettext_lazy("Your permissions have changed. Please sign in again."),
-)
+END_MESSAGES: Mapping[str, str | Promise] = {
+    "known_password": gettext_lazy("Somebody else may have known your password. Please change it."),
+    "lost_device": gettext_lazy("This device was reported lost."),
+    "new_permissions": gettext_lazy("Your permissions have changed. Please sign in again."),
+}
 
 MESSAGE_MAX = 200
 """The most characters of a message to the users whose sessions end."""
+
+CODE_MAX = 49
+"""The most characters of the code of a ready-made message."""
 
 REFUSE, OBSERVE = "refuse", "observe"
 POLICIES = ("end_oldest", "end_least_recent", REFUSE)
@@ -108,8 +111,17 @@ def _is_origin(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"https://[a-z0-9.-]+(:\d+)?", value) is not None
 
 
+def is_code(value: object) -> bool:
+    """Tell whether ``value`` may be the code of a ready-made message."""
+    return isinstance(value, str) and re.fullmatch(rf"[a-z0-9_]{{1,{CODE_MAX}}}", value) is not None
+
+
 def _is_message(value: object) -> bool:
     return isinstance(value, str | Promise) and 0 < len(" ".join(str(value).split())) <= MESSAGE_MAX
+
+
+def _are_messages(value: object) -> bool:
+    return isinstance(value, Mapping) and all(is_code(code) and _is_message(text) for code, text in value.items())
 
 
 def _is_dict_of_texts(value: object) -> bool:
@@ -293,12 +305,30 @@ class Conf:
         ``end_oldest`` and ``end_least_recent`` end another session of the user. ``refuse`` refuses the sign-in.
         """,
     )
-    END_MESSAGES = Setting[Sequence[str | Promise]](
+    END_MESSAGES = Setting[Mapping[str, str | Promise]](
         END_MESSAGES,
         Rule(
-            lambda value: _are(value, _is_message), f"a list or tuple of texts, each of 1 to {MESSAGE_MAX} characters"
+            _are_messages,
+            f"a dict of codes to texts, such as {{'lost_device': _('This device was reported lost.')}}: each code of 1 "
+            f"to {CODE_MAX} lower-case letters, digits and underscores, each text of 1 to {MESSAGE_MAX} characters",
         ),
-        "The reasons to choose from when an administrator ends sessions. Their users read them.",
+        """
+        The ready-made messages that administrators choose from when they end sessions, by code.
+
+        The code is stored. A lazy text is translated when somebody reads it. A removed code has no words any more.
+        """,
+    )
+    SUPPORT_CONTACT = Setting[str | Promise](
+        "",
+        Rule(
+            lambda value: value == "" or _is_message(value),
+            f"a text of at most {MESSAGE_MAX} characters, such as 'support@shop.example' or _('Call us: 555 0123.')",
+        ),
+        """
+        Whom users can ask who may not sign in, or whose session somebody has ended: an address, or a sentence.
+
+        They read it behind "Questions?". An empty text: they read nothing of it.
+        """,
     )
     END_ON_DEACTIVATION = Setting[bool](
         True, TRUE_OR_FALSE, "Whether a user's sessions end when a save sets the user's ``is_active`` to False."

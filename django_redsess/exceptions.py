@@ -77,7 +77,9 @@ class SignInRefused(PermissionDenied):
     until: datetime | None = None
     """Until when the user is blocked. None if that is not why the sign-in is refused."""
     message: str = ""
-    """The message of the administrator who has blocked the user."""
+    """The message of the administrator who has blocked the user, in the language of the sign-in."""
+    message_code: str = ""
+    """The code of that message, if it is a ready-made one."""
 
 
 class SessionLimitReached(SignInRefused):

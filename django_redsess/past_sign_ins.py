@@ -16,6 +16,7 @@ from django.utils.translation import gettext, ngettext
 
 from django_redsess.online import places
 from django_redsess.signals import Reason
+from django_redsess.user_messages import code_of, words_of
 
 if TYPE_CHECKING:
     from django.contrib.admin.sites import AdminSite  # A site may do without the admin.
@@ -31,11 +32,12 @@ class PastSignIn(NamedTuple):
     ``ended_is_about`` is set, the time is not exact. ``reason`` is a :class:`django_redsess.signals.Reason` as text, or
     a word of the app's own, ``""`` if it is not known. ``reason_text`` is its text in the reader's language. ``by`` is
     the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is the message to
-    the user, and ``internal_note`` the note of that user for administrators. ``is_new_device`` tells whether the device
-    was new, None if that is not known. ``place`` is where the address is: pages set it, see :func:`with_places`. ``id``
-    is the sign-in's id at the source. ``unproven_at`` is when a request last used the session without the proof of its
-    device, None if none did; ``unproven_address`` and ``unproven_user_agent`` are that request's, and
-    ``unproven_refused`` tells whether it was refused. All times are aware datetimes.
+    the user in the active language, and ``message_code`` its code if it is a ready-made one: ``stored_message`` is that
+    of ``EndedSession``. ``internal_note`` is the note of that user for administrators. ``is_new_device`` tells whether
+    the device was new, None if that is not known. ``place`` is where the address is: pages set it, see
+    :func:`with_places`. ``id`` is the sign-in's id at the source. ``unproven_at`` is when a request last used the
+    session without the proof of its device, None if none did; ``unproven_address`` and ``unproven_user_agent`` are that
+    request's, and ``unproven_refused`` tells whether it was refused. All times are aware datetimes.
     """
 
     user_id: str
@@ -46,7 +48,7 @@ class PastSignIn(NamedTuple):
     reason: str = ""
     reason_text: str = ""
     by: str = ""
-    message: str = ""
+    stored_message: str = ""
     address: str = ""
     user_agent: str = ""
     is_new_device: bool | None = None
@@ -57,6 +59,14 @@ class PastSignIn(NamedTuple):
     unproven_user_agent: str = ""
     unproven_refused: bool | None = None
     internal_note: str = ""
+
+    @property
+    def message(self) -> str:
+        return words_of(self.stored_message)
+
+    @property
+    def message_code(self) -> str:
+        return code_of(self.stored_message)
 
 
 class UserSignIns(NamedTuple):

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, Self
 from django.dispatch import Signal
 from django.http import HttpRequest
 
+from django_redsess.user_messages import code_of, words_of
+
 __all__ = [
     "BegunSession",
     "EndedSession",
@@ -64,7 +66,7 @@ user_blocked = Signal()
 """
 Sent when a user was blocked, or a block has got another time or message, and all sessions of the user have ended. The
 sender is :class:`django_redsess.online.Block`. Receivers get its fields as keyword arguments: ``user_id``, ``until``,
-``message``, ``by`` and ``internal_note``.
+``stored_message``, ``by`` and ``internal_note``; and ``message`` and ``message_code``.
 
 It is sent at once, also within a request. An error of a receiver is logged to ``django.dispatch``.
 """
@@ -100,8 +102,10 @@ class EndedSession(NamedTuple):
     ``user_id`` is the primary key as text, ``""`` for a guest. ``at`` is when it ended. ``created_at`` is when its user
     signed in, and ``last_seen_at`` when it was last seen: None for a guest. ``by`` is the primary key as text of the
     user whose request ended it, for the reasons ``kicked`` and ``invalidated``: ``""`` if no request did, as in a
-    command. ``message`` is what its user is told. ``internal_note`` is what the administrator who ended it has written
-    for other administrators. All times are aware datetimes of the server's clock.
+    command. ``message`` is what its user is told, in the active language, and ``message_code`` is its code if it is a
+    ready-made one: see :func:`django_redsess.online.ready_message`. ``stored_message`` has both, for a later reader in
+    another language. ``internal_note`` is what the administrator who ended it has written for other administrators. All
+    times are aware datetimes of the server's clock.
     """
 
     sid: str
@@ -111,8 +115,16 @@ class EndedSession(NamedTuple):
     created_at: datetime | None = None
     last_seen_at: datetime | None = None
     by: str = ""
-    message: str = ""
+    stored_message: str = ""
     internal_note: str = ""
+
+    @property
+    def message(self) -> str:
+        return words_of(self.stored_message)
+
+    @property
+    def message_code(self) -> str:
+        return code_of(self.stored_message)
 
 
 class EndedByCommand(Collection[EndedSession]):

@@ -14,25 +14,21 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save, pre_save
 from django.http import HttpRequest
-from django.utils.translation import gettext, gettext_noop
 
 from django_redsess import backend
 from django_redsess.accounts import end_everywhere
-from django_redsess.conf import MESSAGE_MAX, REFUSE, conf
+from django_redsess.conf import REFUSE, conf
 from django_redsess.exceptions import SessionStoreUnavailable, SignInRefused
 from django_redsess.middleware import SessionMiddleware, places_of
 from django_redsess.responses import sign_out_request
-from django_redsess.session import notice, user_limit
+from django_redsess.session import user_limit
 from django_redsess.session.store import session_of, user_id_of
 from django_redsess.signals import request_answered
 from django_redsess.transport.steps import drive
+from django_redsess.user_messages import ACCOUNT_DEACTIVATED, ACCOUNT_DELETED, PASSWORD_CHANGED, ready_message
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
-
-DEACTIVATED = gettext_noop("Your account was deactivated.")
-DELETED = gettext_noop("Your account was deleted.")
-PASSWORD_CHANGED = gettext_noop("Your password was changed.")
 
 logger = logging.getLogger("django_redsess")
 
@@ -126,7 +122,7 @@ def after_user_save(sender: Any, instance: Any, using: str, **kwargs: Any) -> No
     """Receive Django's signal ``post_save`` of a user. End sessions after a deactivation or a new password."""
     before = instance.__dict__.pop("_redsess_before", None) or {}
     if before.get("is_active") and not instance.is_active:
-        _when_committed(using, instance, DEACTIVATED)
+        _when_committed(using, instance, ACCOUNT_DEACTIVATED)
     elif "password" in before and before["password"] != instance.password:
         # At a sign-in, Django may replace an old hash of the same password. Other sessions have the old hash, and end.
         changed = getattr(instance, "_password", None) is not None
@@ -136,16 +132,16 @@ def after_user_save(sender: Any, instance: Any, using: str, **kwargs: Any) -> No
 def after_user_delete(sender: Any, instance: Any, using: str, **kwargs: Any) -> None:
     """Receive Django's signal ``post_delete`` of a user. End the user's sessions."""
     if conf.END_ON_DELETION:
-        _when_committed(using, instance, DELETED)
+        _when_committed(using, instance, ACCOUNT_DELETED)
 
 
-def _when_committed(using: str, user: AbstractBaseUser, message: str, *, spare: bool = False) -> None:
+def _when_committed(using: str, user: AbstractBaseUser, code: str, *, spare: bool = False) -> None:
     # Read before the commit: after it, the primary key may be unset, and the request may be over.
-    end: Callable[[], None] = partial(_end_committed, user_id_of(user), request_answered(), message, spare=spare)
+    end: Callable[[], None] = partial(_end_committed, user_id_of(user), request_answered(), code, spare=spare)
     transaction.on_commit(end, using=using, robust=True)
 
 
-def _end_committed(user_id: str, request: HttpRequest | None, message: str, *, spare: bool) -> None:
+def _end_committed(user_id: str, request: HttpRequest | None, code: str, *, spare: bool) -> None:
     if not backend.is_in_use():
         return
     if spare and request is None and not places_of(SessionMiddleware):
@@ -155,9 +151,9 @@ def _end_committed(user_id: str, request: HttpRequest | None, message: str, *, s
     session = session_of(request)
     # stored_sid, because the session may be about to get another key.
     keep = session.stored_sid if spare and session is not None else None
-    text = notice.clean_text(gettext(message))[:MESSAGE_MAX] if message else ""
     try:
-        ended = drive(end_everywhere(user_id, request, keep=keep, message=text))
+        message = ready_message(code) if code else ""
+        ended = drive(end_everywhere(user_id, request, keep=keep, message=message))
     except SessionStoreUnavailable:
         logger.error("Can't end the sessions of user %r in this outage: call logout_everywhere() later.", user_id)
     else:

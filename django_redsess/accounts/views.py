@@ -33,6 +33,7 @@ from django_redsess.online.listing import moving_from
 from django_redsess.permissions import is_own_session
 from django_redsess.session import user_limit
 from django_redsess.session.store import SessionStore, session_of, user_id_of
+from django_redsess.user_messages import ENDED_BY_USER, ready_message
 
 LIST, NOT_ME = "django_redsess:sessions", "django_redsess:not_me"
 
@@ -137,7 +138,7 @@ def end_own_view(request: HttpRequest, user: AbstractBaseUser, session: SessionS
         return _keep_present_device(request)
     if device and (form := reauthentication.ask_password(request, user)):
         return _ask_about_device(request, user, device, form)
-    if device and online.end(device.sid, message=own_end_message()):
+    if device and online.end(device.sid, message=ready_message(ENDED_BY_USER)):
         text = gettext("Signed out: %(device)s.") % {"device": _device_of(device)}
         messages.success(request, text, fail_silently=True)
     else:
@@ -161,7 +162,7 @@ def not_me_device_view(request: HttpRequest, user: AbstractBaseUser, session: Se
         if form or not is_post:
             text = gettext("It is signed out first. Then you can sign out everywhere else, and change your password.")
             return _ask_about_device(request, user, device, form, text)
-    if device and online.end(device.sid, message=own_end_message()):
+    if device and online.end(device.sid, message=ready_message(ENDED_BY_USER)):
         login_time = device.created_at.timestamp() if device.created_at else None
         seen = device.last_seen_at.timestamp()
         session[NOT_MINE_KEY] = [*Device(device.user_agent, device.address, login_time, seen, device.device_bound)]
@@ -209,7 +210,7 @@ def not_me_view(request: HttpRequest, user: AbstractBaseUser, session: SessionSt
 def _end_others(request: HttpRequest, user: AbstractBaseUser, session: SessionStore) -> HttpResponse:
     if form := reauthentication.ask_password(request, user):
         return _ask_about_others(request, user, session, form)
-    count = online.end_user(user, keep=session.stored_sid, message=own_end_message())
+    count = online.end_user(user, keep=session.stored_sid, message=ready_message(ENDED_BY_USER))
     session[SIGNED_OUT_KEY] = int(count)
     return redirect(NOT_ME)
 
@@ -320,11 +321,6 @@ def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
         }
         for each in past_sign_ins.with_places(ended)
     ]
-
-
-def own_end_message() -> str:
-    """Return the text after "Your session was ended" for a device that its own user has signed out."""
-    return gettext("You signed this device out from another one. If that was not you, change your password.")
 
 
 def find_own(user: AbstractBaseUser, sid: str | None) -> list[online.Session]:

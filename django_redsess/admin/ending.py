@@ -82,7 +82,7 @@ def _end_chosen(access: Access, form: EndForm) -> HttpResponse:
         if len(found) == 1:
             return ask_before_end(access, data, form)
         del found[own_sid]
-    sids, ended = end_found(access, found.values(), data["message"], data["note"])
+    sids, ended = end_found(access, found.values(), data["to_users"], data["note"])
     _report_ended(access, _text_of(access, ended, found), ended.confirmed_by)
     _report_protected(access, len(found) - len(sids))
     report_gone(access, gone + len(sids) - len(ended))
@@ -102,8 +102,8 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
         raise PermissionDenied
     # A message about a single session names its browser. The second row may be the own session, which stays.
     rows = {session.sid: session for session in matching[:2]} if data["number"] == 1 else {}
-    work = _work(access, matching, data["message"], data["latest"], limit=data["number"], position=data["position"])
-    with log_entries.saving_ends(access.request, data["message"], data["note"]) as done:
+    work = _work(access, matching, data["to_users"], data["latest"], limit=data["number"], position=data["position"])
+    with log_entries.saving_ends(access.request, data["to_users"], data["note"]) as done:
         ended = done.kicked
         work.end_within(seconds=END_SECONDS, limit=END_MAX)
         is_over = work.done or not count_to_end(access, data["query"])
@@ -113,7 +113,7 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
         replicas = work.confirmed_by
         if is_over and data["own"]:
             own = filter(access.may_end, own_among(access, matching))
-            batch = online.end(*(each.sid for each in own), message=data["message"])
+            batch = online.end(*(each.sid for each in own), message=data["to_users"])
             replicas = least_confirmed(replicas, batch.confirmed_by)
     if not is_over:
         _report_ended(access, _text_of(access, ended, rows), replicas)
@@ -216,7 +216,7 @@ def _deactivate(access: Access, form: EndForm) -> HttpResponse:
         raise PermissionDenied
     if not data["is_confirmed"]:
         return ask_to_deactivate(access, user, data)
-    ended = deactivate_user(access.request, user, data["message"], data["note"])
+    ended = deactivate_user(access.request, user, data["to_users"], data["note"])
     name = pages.name_html(str(user))
     if ended.is_outage:
         text = gettext(
@@ -237,7 +237,7 @@ def _block_and_end(access: Access, form: EndForm) -> HttpResponse:
     if user is None:
         raise PermissionDenied
     until = server_time() + time
-    ended = block_user_until(access, user, until, data["message"], data["note"])
+    ended = block_user_until(access, user, until, data["to_users"], data["note"])
     name = pages.name_html(str(user))
     text = gettext("%(user)s can’t sign in until %(time)s.")
     messages.success(access.request, pages.fill_html(text, user=name, time=labels.exactly(until)))

@@ -7,18 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
+from django.conf import settings
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 from django.http import HttpRequest
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, override
 
 from django_redsess.models import OnlineSession
 from django_redsess.online import labels
 from django_redsess.online.labels import printable
 from django_redsess.querysets import users_by_id
 from django_redsess.signals import AdministratorActions, EndedSession, collect_actions
+from django_redsess.user_messages import words_of
 
 ENTRIES_MAX = 1000
 """Up to so many users of a request get an entry each. For more users, the list gets an entry per thousand users."""
@@ -26,11 +28,23 @@ ENTRIES_MAX = 1000
 IDS_IN_ENTRY = 1000
 
 
+@contextmanager
+def in_language_of_site() -> Iterator[None]:
+    """
+    Return a context for texts of a history, in the language of ``LANGUAGE_CODE``.
+
+    Their readers may have many languages, and Django stores the text of an entry as it is.
+    """
+    with override(settings.LANGUAGE_CODE):
+        yield
+
+
 def make_entry(request: HttpRequest, model: type[Model], object_id: str | None, name: object, text: str) -> LogEntry:
     """
     Return an entry, not yet saved, for the history of an object of ``model``.
 
-    ``object_id`` None stands for the history of the whole list. ``name`` is the object's name in the entry.
+    ``object_id`` None stands for the history of the whole list. ``name`` is the object's name in the entry. ``text`` is
+    in the language of :func:`in_language_of_site`.
     """
     return LogEntry(
         user_id=request.user.pk,  # type: ignore[misc]  # somebody is signed in here
@@ -42,9 +56,10 @@ def make_entry(request: HttpRequest, model: type[Model], object_id: str | None, 
     )
 
 
-# In all functions below, users read ``message``. ``note`` is for administrators.
+# In all functions below, users read ``message``, in its stored form. ``note`` is for administrators.
 
 
+@in_language_of_site()
 def save_deactivation(request: HttpRequest, user: Model, message: str, note: str = "") -> None:
     """Save in the user's history that ``request`` has deactivated the account."""
     entry = make_entry(request, get_user_model(), str(user.pk), user, gettext("Deactivated the account."))
@@ -52,6 +67,7 @@ def save_deactivation(request: HttpRequest, user: Model, message: str, note: str
     entry.save()
 
 
+@in_language_of_site()
 def save_block(request: HttpRequest, user: Model, until: datetime, message: str, note: str = "") -> None:
     """Save in the user's history that ``request`` has blocked the user."""
     text = gettext("Blocked until %(time)s.") % {"time": labels.exactly(until)}
@@ -60,6 +76,7 @@ def save_block(request: HttpRequest, user: Model, until: datetime, message: str,
     entry.save()
 
 
+@in_language_of_site()
 def save_lift(request: HttpRequest, user_id: str, name: object) -> None:
     """Save in the user's history that ``request`` has lifted the block. ``name`` is the user's name."""
     make_entry(request, get_user_model(), user_id, name, gettext("Lifted the block.")).save()
@@ -80,6 +97,7 @@ def saving_ends(request: HttpRequest, message: str, note: str = "") -> Iterator[
             save_ends(request, done.kicked, message, note)
 
 
+@in_language_of_site()
 def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str, note: str = "") -> None:
     """
     Save which sessions ``request`` has ended, in the history of each user: an ended session has no page.
@@ -99,12 +117,14 @@ def save_ends(request: HttpRequest, ended: Sequence[EndedSession], message: str,
     LogEntry.objects.bulk_create(entries)
 
 
+@in_language_of_site()
 def save_export(request: HttpRequest, count: int, file_format: str, query: str) -> None:
     """Save in the history of the list that ``request`` has exported ``count`` sessions, with its query string."""
     text = ngettext("Exported %(count)d session as %(format)s.", "Exported %(count)d sessions as %(format)s.", count)
     save_list_entry(request, OnlineSession, text % {"count": count, "format": file_format.upper()}, query)
 
 
+@in_language_of_site()
 def save_list_entry(request: HttpRequest, model: type[Model], text: str, query: str) -> None:
     """Save ``text`` in the history of the list of ``model``, with the query string ``query``."""
     if query:
@@ -113,7 +133,8 @@ def save_list_entry(request: HttpRequest, model: type[Model], text: str, query: 
 
 
 def _add_words(entry: LogEntry, message: str, note: str) -> None:
-    words = [gettext("Message: %s") % message] if message else []
+    told = words_of(message)
+    words = [gettext("Message: %s") % told] if told else []
     if note:
         words.append(gettext("Internal note: %s") % note)
     entry.change_message = " ".join(filter(None, (entry.change_message, " · ".join(words))))

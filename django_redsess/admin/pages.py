@@ -37,7 +37,7 @@ from django_redsess.online.browsers import browser_name, device_icon
 from django_redsess.online.labels import exactly, shortly, shown_to_reader, when
 from django_redsess.past_sign_ins import PastSignIn, end_text, unproven_text
 from django_redsess.querysets import SessionQuerySet, users_by_id, visible
-from django_redsess.session import notice
+from django_redsess.user_messages import clean_text
 
 USER, GUESTS = "user", "guests"
 """Parameters of the list of sessions. Its filters know more."""
@@ -182,7 +182,7 @@ def names_html(*user_ids: str) -> SafeString:
 
 def name_html(name: str) -> SafeString:
     # <bdi> keeps a name that is written from right to left from reordering the text beside it.
-    return format_html("<bdi>{}</bdi>", Truncator(notice.clean_text(name)).chars(NAME_MAX))
+    return format_html("<bdi>{}</bdi>", Truncator(clean_text(name)).chars(NAME_MAX))
 
 
 def link_html(url: str, text: str) -> SafeString:

@@ -9,12 +9,11 @@ from math import isnan
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import messages
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpResponse, HttpResponseRedirect
-from django.utils.translation import gettext, gettext_lazy, ngettext, override
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from django_redsess import online
 from django_redsess.admin import blocking, pages
@@ -28,8 +27,8 @@ from django_redsess.online.labels import when
 from django_redsess.online.listing import SIDS_MAX, count_with_time
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
-from django_redsess.session import notice
 from django_redsess.session.store import user_id_of
+from django_redsess.user_messages import clean_text, ready_message, words_of
 
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # So many times as many sessions are read for these rows: some may stay.
@@ -40,10 +39,8 @@ DEACTIVATE_TEMPLATE = "admin/django_redsess/onlinesession/deactivate_confirmatio
 
 
 def end_reasons() -> list[tuple[str, str]]:
-    """Return the choices of ``END_MESSAGES``, in the language of the site: the administrator's may be another one."""
-    with override(settings.LANGUAGE_CODE):
-        texts = [str(text) for text in conf.END_MESSAGES]
-    return [("", "---------"), *((text, text) for text in texts)]
+    """Return the choices of ``END_MESSAGES``, in the administrator's language. Users read them in their own."""
+    return [("", "---------"), *((code, str(text)) for code, text in conf.END_MESSAGES.items())]
 
 
 class EndForm(forms.Form):
@@ -101,13 +98,11 @@ class EndForm(forms.Form):
         return None
 
     def clean(self) -> dict[str, Any]:
-        """Join reason and message. ``message`` becomes the whole text for the users."""
+        """Join reason and message. ``to_users`` becomes the message for the users, as it is stored."""
         data = self.cleaned_data
-        data["note"] = notice.clean_text(data.get("note", ""))
-        data["message"] = notice.clean_text(f"{data.pop('reason', '')} {data.get('message', '')}")
-        if len(data["message"]) > MESSAGE_MAX:
-            text = gettext("Reason and message together have at most %(limit)d characters.")
-            self.add_error("message", text % {"limit": MESSAGE_MAX})
+        code, words = data.get("reason", ""), clean_text(data.get("message", ""))
+        data["note"] = clean_text(data.get("note", ""))
+        data["to_users"] = ready_message(code, words) if code else words
         return data
 
 
@@ -165,12 +160,13 @@ def _ask_about(
 def ask_to_deactivate(access: Access, user: AbstractBaseUser, data: Mapping[str, Any]) -> HttpResponse:
     """Ask a second time, about the account of ``user`` only. ``data`` is that of the first question's form."""
     page, user_id = pages.return_page_of(access.request), user_id_of(user)
-    words = {"message": data["message"], "note": data["note"]}
+    repeated = {name: data.get(name, "") for name in ("reason", "message", "note")}
     context = {
         "to_deactivate": pages.name_html(str(user)),
         "number": OnlineSession.online.of_users([user_id]).count(),
-        **words,
-        "repeated": {**page.parameters, **words, "deactivate": user_id, "is_confirmed": "on"},
+        "message": words_of(data["to_users"]),
+        "note": data["note"],
+        "repeated": {**page.parameters, **repeated, "deactivate": user_id, "is_confirmed": "on"},
         "back": page.url(access.site),
     }
     return access.admin.render_page(access.request, DEACTIVATE_TEMPLATE, gettext("Deactivate the account"), context)

@@ -162,11 +162,13 @@ class PopularItemAdmin(ListAdmin):
         count = viewed.reset_all()
         if not count:
             return self._nothing_to_reset(request)
-        text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
-        log_entries.make_entry(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
+        with log_entries.in_language_of_site():
+            text = gettext("Reset the views of all items: %(count)d.") % {"count": count}
+            log_entries.make_entry(request, PopularItem, None, self.opts.verbose_name_plural, text).save()
         messages.success(request, gettext("All items were reset (%(views)s).") % {"views": _views_text(count)})
         return self.redirect_to_list()
 
+    @log_entries.in_language_of_site()
     def _save_entries(self, request: HttpRequest, counts: Mapping[str, int]) -> None:
         entries = []
         for item, count in counts.items():

@@ -22,12 +22,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from redis.exceptions import ResponseError
 
+from django_redsess.conf import MESSAGE_MAX
 from django_redsess.documentation import page_url
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import Session
 from django_redsess.online.labels import printable
 from django_redsess.querysets import user_key, users_by_id
 from django_redsess.session.store import user_id_of
+from django_redsess.user_messages import check_message, clean_text, ready_message, ready_messages, unknown_code_text
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -282,6 +284,26 @@ def owner_name(session: Session, users: Mapping[str, AbstractBaseUser]) -> str:
         return printable(f"deleted user {session.user_id}")
     # A session with a login time has a user. If its record can't be read, that user is unknown.
     return "guest" if session.created_at is None else "unknown"
+
+
+def add_message_options(parser: CommandParser, shown: str) -> None:
+    """Add the options of a message to users. ``shown`` says where it is shown."""
+    parser.add_argument(
+        "--message", default="", metavar="TEXT", help=f"shown to the users {shown}, at most {MESSAGE_MAX} characters"
+    )
+    code_help = "a ready-made message, in each user's language: a key of END_MESSAGES. --message is shown behind it"
+    parser.add_argument("--message-code", default="", metavar="CODE", help=code_help)
+
+
+def message_of(options: Mapping[str, Any]) -> str:
+    """Return the message that the options of a command name. Raises CommandError for a wrong one."""
+    code, words = options["message_code"], clean_text(options["message"])
+    try:
+        if code and code not in ready_messages():
+            raise CommandError(f"--message-code: {unknown_code_text(code)}")
+        return ready_message(code, words) if code else check_message(words)
+    except ValueError as error:
+        raise CommandError(f"--message: {error}") from error
 
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -22,7 +22,7 @@ from django_redsess.online.listing import (
 from django_redsess.online.samples import Sample
 from django_redsess.online.searching import LookedThrough
 from django_redsess.online.statistics import Totals
-from django_redsess.session import notice, reading
+from django_redsess.session import reading
 from django_redsess.session.binding import Binding, names_device
 from django_redsess.session.blocks import Block
 from django_redsess.session.encryption import KeyMissing
@@ -33,6 +33,7 @@ from django_redsess.signals import Reason
 from django_redsess.transport.keys import is_sid
 from django_redsess.transport.replicas import EndedCount, EndedList
 from django_redsess.transport.steps import Steps, adrive, drive, in_store, time_of
+from django_redsess.user_messages import check_message, ready_message
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -125,6 +126,7 @@ __all__ = [
     "get",
     "history",
     "of_user",
+    "ready_message",
     "sessions",
     "totals",
     "unblock",
@@ -364,7 +366,7 @@ def end_in_batches(
     :func:`end`. The first iteration raises ValueError for too many users, a longer message, or a ``network`` that is
     none.
     """
-    work = BulkEnding(filter_of(user_ids, guests, **searched), message=notice.check_message(message), keep=keep)
+    work = BulkEnding(filter_of(user_ids, guests, **searched), message=check_message(message), keep=keep)
     while not work.done:
         yield drive(work.ending_batch())
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from django_redsess.online.ending import end_all_of_users
-from django_redsess.session import blocks, notice
+from django_redsess.session import blocks
 from django_redsess.session.blocks import Block, RestoreResult
 from django_redsess.session.other_store import sibling_stores
 from django_redsess.session.record import user_of
@@ -16,6 +16,7 @@ from django_redsess.times import require_aware
 from django_redsess.transport.replicas import EndedCount
 from django_redsess.transport.scripts import CONSTANTS
 from django_redsess.transport.steps import CallOutside, Steps, in_store
+from django_redsess.user_messages import check_message, clean_text
 
 LONGEST = timedelta(days=366)
 """The longest block by a command, or by an administrator who may change the user. Code may set any time."""
@@ -30,7 +31,7 @@ LISTED_MAX: int = CONSTANTS["CONSIDERED_MAX"]
 def block_and_end(user_id: str, until: datetime, message: str, by: str, internal_note: str) -> Steps[EndedCount]:
     """Block a user, then end all sessions of the user. Return how many have ended."""
     until = require_aware(until, "until")
-    words = notice.check_message(message), by, notice.check_message(internal_note)
+    words = check_message(message), by, check_message(clean_text(internal_note))
     made, session = Block(user_id, until, *words), session_of(request_answered())
     # The present session is flushed below. Otherwise its save would find it gone, and interrupt the request.
     is_own = session is not None and user_of((yield from session.opening())) == user_id
@@ -40,7 +41,8 @@ def block_and_end(user_id: str, until: datetime, message: str, by: str, internal
     for store in sibling_stores():
         yield from in_store(store, blocks.set_block, made)
     note_block(user_id)
-    tell = CallOutside(partial(user_blocked.send_robust, Block, **made._asdict()))
+    told, code = made.message, made.message_code
+    tell = CallOutside(partial(user_blocked.send_robust, Block, **made._asdict(), message=told, message_code=code))
     try:
         ended = yield from _end_sessions_of_blocked(made)
         if session is not None and is_own:
@@ -62,7 +64,7 @@ def restore_and_end(block: Block) -> Steps[RestoreResult]:
 
 
 def _end_sessions_of_blocked(block: Block) -> Steps[EndedCount]:
-    return (yield from end_all_of_users([block.user_id], Reason.KICKED, keep=None, message=block.message))
+    return (yield from end_all_of_users([block.user_id], Reason.KICKED, keep=None, message=block.stored_message))
 
 
 def unblock_in_every_store(user_id: str) -> Steps[bool]:

@@ -10,7 +10,7 @@ from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.online.listing import Session, SessionFilter, lists_of, read_list_rows, sessions_of, sids_of
 from django_redsess.online.searching import find_matching
-from django_redsess.session import binding, messages, notice, operations
+from django_redsess.session import binding, messages, operations
 from django_redsess.session.operations import AT_ONCE_MAX, Ending
 from django_redsess.session.other_store import EndBefore, OtherStore, other_store, stores_of_site
 from django_redsess.session.store import proving_own, session_of
@@ -20,6 +20,7 @@ from django_redsess.transport.packing import pack_command
 from django_redsess.transport.partitions import Scored, ask_each, with_scores
 from django_redsess.transport.replicas import EndedCount, EndedList, confirmation, replica_status
 from django_redsess.transport.steps import Steps, drive, in_store
+from django_redsess.user_messages import check_message
 
 Choose = Callable[[list[Session]], Iterable[str]]
 """A function that returns the sids of those of up to 250 sessions that may end."""
@@ -295,7 +296,7 @@ def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collect
     wanted = [sid for sid in sids if is_sid(sid)]
     if binding.guard is not None:
         wanted = yield from proving_own(wanted)
-    ending = Ending(Reason.KICKED, notice.check_message(message), kept_users=keep_users, by=user_of_request())
+    ending = Ending(Reason.KICKED, check_message(message), kept_users=keep_users, by=user_of_request())
     if (other := other_store()) is not None:
         # A session that is moving here must not arrive after the end.
         yield from other.note_ends(wanted)
@@ -313,7 +314,7 @@ def end_all_of_users(
 ) -> Steps[EndedCount]:
     """End the sessions of these users (None: of all users), except ``keep``. Return how many have ended."""
     users = SessionFilter(None if user_ids is None else tuple(user_ids))
-    work = BulkEnding(users, reason, message=notice.check_message(message), keep=[keep] if keep else ())
+    work = BulkEnding(users, reason, message=check_message(message), keep=[keep] if keep else ())
     ended = 0
     while not work.done:
         ended += len((yield from work.ending_batch()))

@@ -132,7 +132,8 @@ SIGN_IN = (
         "The name of the user who ended it; none if the reader may not see this user.",
         lambda row: row.user_name(row.subject.by),
     ),
-    Field("message", str, "What the user was told.", "message"),
+    Field("message", str, "What the user was told, in the reader's language.", "message"),
+    Field("message_code", str, "The code of that message, if it is a ready-made one.", "message_code"),
     Field(
         "internal_note",
         str | None,
@@ -158,7 +159,8 @@ BLOCK = (
     Field("user_id", str, "The primary key of the user, who may not sign in.", "user_id"),
     _USER,
     Field("until", datetime, "When the block is over.", "until"),
-    Field("message", str, "What the user is told.", "message"),
+    Field("message", str, "What the user is told, in the reader's language.", "message"),
+    Field("message_code", str, "The code of that message, if it is a ready-made one.", "message_code"),
     Field("by", str | None, "The primary key of the user who has set the block, if it is known.", "by"),
     Field(
         "by_user",

@@ -150,7 +150,7 @@ def block_text(block: Block | None) -> str:
     if block is None:
         return ""
     text = gettext("Blocked until %(time)s.") % {"time": exactly(block.until)}
-    return f"{text} {block.message}" if block.message else text
+    return " ".join(filter(None, (text, block.message)))
 
 
 def confirmation_text(confirmed_by: int | None) -> str:

@@ -14,7 +14,7 @@ from django.utils.translation import get_language
 from django_redsess import forks
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
-from django_redsess.session import notice
+from django_redsess.user_messages import clean_text
 
 KEPT_SECONDS = 3600
 KEPT_MAX = 10_000
@@ -82,4 +82,4 @@ def _ask_site(path: str, addresses: list[str]) -> dict[str, str]:
 
 
 def _place_text(place: object) -> str:
-    return notice.clean_text(str(place))[:PLACE_MAX] if isinstance(place, str | Promise) else ""
+    return clean_text(str(place))[:PLACE_MAX] if isinstance(place, str | Promise) else ""

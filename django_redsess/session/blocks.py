@@ -31,6 +31,7 @@ from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Pipeline, ScriptCall, Steps, T, time_of
+from django_redsess.user_messages import STORED_MAX, code_of, contact_text, words_of
 
 RestoreResult = Literal["restored", "there", "lifted", "over"]
 
@@ -40,15 +41,24 @@ class Block(NamedTuple):
     A user who may not sign in.
 
     ``user_id`` is the primary key as text. ``until`` is when the block is over, an aware datetime. ``message`` is what
-    the user is told, or ``""``. ``by`` is the primary key, as text, of the user who set the block; ``""`` if not known.
+    the user is told, in the active language, or ``""``. ``message_code`` is its code if it is a ready-made one, and
+    ``stored_message`` has both. ``by`` is the primary key, as text, of the user who set the block; ``""`` if not known.
     ``internal_note`` is what that user has written for administrators, or ``""``.
     """
 
     user_id: str
     until: datetime
-    message: str = ""
+    stored_message: str = ""
     by: str = ""
     internal_note: str = ""
+
+    @property
+    def message(self) -> str:
+        return words_of(self.stored_message)
+
+    @property
+    def message_code(self) -> str:
+        return code_of(self.stored_message)
 
 
 def set_block(block: Block) -> ScriptCall[bool]:
@@ -69,8 +79,8 @@ def restore_block(block: Block) -> ScriptCall[RestoreResult]:
 def _setting(script: Script, block: Block, read: Callable[[Any], T], first_attempt_args: Values = ()) -> ScriptCall[T]:
     partition = keyspace().of_user(block.user_id)
     over_at = _milliseconds(block.until)
-    seal = _seals(block.user_id, over_at, block.message, block.by, block.internal_note)[0]
-    text = "\n".join((block.message, block.by, seal, *filter(None, [block.internal_note])))
+    seal = _seals(block.user_id, over_at, block.stored_message, block.by, block.internal_note)[0]
+    text = "\n".join((block.stored_message, block.by, seal, *filter(None, [block.internal_note])))
     keys = script.keys(partition, block_of_user=partition.block_of(block.user_id))
     args = script.arguments(user_id=block.user_id, over_at=over_at, text=text)
     return ScriptCall(partition, script, keys, args, read, first_attempt_args=first_attempt_args)
@@ -117,8 +127,9 @@ def blocked_error(block: Block) -> SignInRefused:
     text = gettext("You can’t sign in until %(time)s.") % {
         "time": f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
     }
-    refused = SignInRefused(f"{text} {block.message}" if block.message else text)
-    refused.user_id, refused.until, refused.message = block.user_id, block.until, block.message
+    refused = SignInRefused(" ".join(filter(None, (text, block.message, contact_text()))))
+    refused.user_id, refused.until = block.user_id, block.until
+    refused.message, refused.message_code = block.message, block.message_code
     return refused
 
 
@@ -169,7 +180,7 @@ def _block_from(user_id: str, over_at: float | bytes, text: bytes | None) -> tup
     message, by, seal, note, *_ = [*(text or b"").decode(errors="replace").split("\n", 3), "", "", ""]
     at = min(float(over_at), TIME_MAX)
     is_own = any(compare_digest(seal.encode(), each.encode()) for each in _seals(user_id, int(at), message, by, note))
-    return Block(user_id, time_of(at), message[:MESSAGE_MAX], by[:USER_ID_MAX], note[:MESSAGE_MAX]), is_own
+    return Block(user_id, time_of(at), message[:STORED_MAX], by[:USER_ID_MAX], note[:MESSAGE_MAX]), is_own
 
 
 def _seals(user_id: str, over_at: int, message: str, by: str, internal_note: str) -> list[str]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.session import operations, reading
 from django_redsess.session.record import log_unusable, pack, revision_of, serializer_named, unpack
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.keys import Partition, is_sid, keyspace
 from django_redsess.transport.steps import Pipeline, Steps
+from django_redsess.user_messages import STORED_MAX
 
 MESSAGE_KEY = "_redsess_message"
 """The key of the message in the data of a session, until a request shows it."""
@@ -54,7 +54,7 @@ def deliver_message(sid: str, user_id: str, message: bytes) -> Steps[None]:
     # The user is signed in, even if this fails.
     with suppress(SessionStoreUnavailable):
         # In this order: at worst the user is told twice, never zero times.
-        yield from _put(sid, user_id, message.decode(errors="replace")[:MESSAGE_MAX])
+        yield from _put(sid, user_id, message.decode(errors="replace")[:STORED_MAX])
         yield from Pipeline(home, "message", packing.pack_command("DEL", home.message_of(user_id)), 1, list)
 
 

@@ -14,12 +14,10 @@ from urllib.parse import quote
 
 from django.utils.translation import gettext, ngettext
 
-from django_redsess.conf import MESSAGE_MAX, conf, is_integer
+from django_redsess.conf import conf, is_integer
 from django_redsess.signals import Reason
 from django_redsess.transport.steps import time_of
-
-JOINERS = "\u200c\u200d"
-"""Joiners that Persian, Hindi and many emoji need. Python counts them as not printable."""
+from django_redsess.user_messages import ENDED_BY_USER, code_of, contact_text, words_of
 
 HEADER = "X-Session-Ended"
 
@@ -31,13 +29,22 @@ class Notice(NamedTuple):
     """
     Why the session of a cookie is gone: the value of ``request.session.ended``.
 
-    ``message`` is the message for the user, or ``""``. ``ended_at`` is the server's time. ``str()`` returns the reason
-    as a sentence in the active language, followed by the message.
+    ``message`` is the message for the user in the active language, or ``""``. ``message_code`` is its code if it is a
+    ready-made one. ``ended_at`` is the server's time. ``str()`` returns the reason as a sentence in the active
+    language, followed by the message, and by whom the user can ask if somebody else has ended it.
     """
 
     reason: Reason
-    message: str
+    stored_message: str
     ended_at: datetime
+
+    @property
+    def message(self) -> str:
+        return words_of(self.stored_message)
+
+    @property
+    def message_code(self) -> str:
+        return code_of(self.stored_message)
 
     def __str__(self) -> str:
         said = {
@@ -47,12 +54,15 @@ class Notice(NamedTuple):
             Reason.EXPIRED: gettext("Your session has expired."),
             Reason.EVICTED: gettext("Your session was ended, because too many others were open."),
         }[self.reason]
-        return f"{said} {self.message}" if self.message else said
+        is_by_another = self.reason in (Reason.KICKED, Reason.INVALIDATED) and self.message_code != ENDED_BY_USER
+        return " ".join(filter(None, (said, self.message, contact_text() if is_by_another else "")))
 
     @property
     def header(self) -> str:
-        """The value of the header ``X-Session-Ended``: the reason, then the message in the encoding of RFC 8187."""
-        return f"{self.reason}; message*=UTF-8''{quote(self.message, safe='')}" if self.message else self.reason.value
+        """The value of the header ``X-Session-Ended``: the reason, the code, and the message as in RFC 8187."""
+        code, message = self.message_code, self.message
+        parts = [self.reason.value, code and f"code={code}", message and f"message*=UTF-8''{quote(message, safe='')}"]
+        return "; ".join(filter(None, parts))
 
 
 def _replaced() -> str:
@@ -67,10 +77,10 @@ def _replaced() -> str:
     return text % {"maximum": maximum}
 
 
-def about_another(message: str) -> str:
+def about_another(stored_message: str) -> str:
     """Return the text about the end of another session of the user, in the active language."""
     ended = gettext("One of your sessions was ended.")
-    return f"{ended} {clean_text(message)[:MESSAGE_MAX]}"
+    return " ".join(filter(None, (ended, words_of(stored_message), contact_text())))
 
 
 def notice_in(note: str) -> Notice | None:
@@ -79,17 +89,4 @@ def notice_in(note: str) -> Notice | None:
     at, _, text = rest.partition(" ")
     if reason not in REASONS_TOLD or not re.fullmatch(r"\d{1,15}", at, re.ASCII):
         return None
-    return Notice(Reason(reason), clean_text(text)[:MESSAGE_MAX], time_of(at.encode()))
-
-
-def clean_text(text: str) -> str:
-    """Return ``text`` on one line, without characters that could forge a log line or a header."""
-    return " ".join("".join(letter if letter.isprintable() or letter in JOINERS else " " for letter in text).split())
-
-
-def check_message(text: str) -> str:
-    """Return ``text`` as :func:`clean_text` does. Raises ValueError for more than 200 characters."""
-    cleaned = clean_text(text)
-    if len(cleaned) > MESSAGE_MAX:
-        raise ValueError(f"A message to ended users has at most {MESSAGE_MAX} characters, not {len(cleaned)}.")
-    return cleaned
+    return Notice(Reason(reason), text, time_of(at.encode()))

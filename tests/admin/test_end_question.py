@@ -11,7 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.checks import run_checks
-from django.test import Client, override_settings
+from django.test import Client
 from django.utils.translation import gettext_lazy
 
 from benchmarks.fill import fill
@@ -67,8 +67,8 @@ def test_a_reason_is_chosen_and_read(admin_client, users) -> None:
     shopper = Client()
     shopper.force_login(users["alice"])
     response = admin_client.get(f"{CONFIRM}?sid={shopper.session.sid}")
-    assert options_of(response) == ["", *map(str, END_MESSAGES)]
-    answer(admin_client, response, reason=REASON, message="<b>Call us</b>")
+    assert options_of(response) == ["", *END_MESSAGES]
+    answer(admin_client, response, reason="known_password", message="<b>Call us</b>")
     response = shopper.get("/")
     assert response.wsgi_request.session.ended.message == f"{REASON} <b>Call us</b>"
     assert f"{REASON} <b>Call us</b>" in Page(response).text
@@ -79,8 +79,8 @@ def test_a_reason_is_chosen_and_read(admin_client, users) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"reason": REASON, "message": "x" * 190}, {"reason": "not ours"}],
-    ids=["too long together", "a reason that is none"],
+    [{"reason": "lost_device", "message": "x" * 201}, {"reason": "not ours"}],
+    ids=["too many own words", "a reason that is none"],
 )
 def test_what_is_wrong_with_a_reason_ends_nothing(admin_client, sids, fields) -> None:
     response = answer(admin_client, admin_client.get(CONFIRM), **fields)
@@ -90,15 +90,15 @@ def test_what_is_wrong_with_a_reason_ends_nothing(admin_client, sids, fields) ->
     assert len(left()) == 4
 
 
-def test_reasons_are_the_sites_own_or_none_and_in_its_language(admin_client, settings, sids) -> None:
+def test_reasons_are_the_sites_own_or_none_and_in_the_administrators_language(admin_client, settings, sids) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
-    with override_settings(LANGUAGE_CODE="de"):
-        response = admin_client.get(CONFIRM, headers={"accept-language": "en"})
-    assert "Do you want to end" in Page(response).text
-    assert "Dieses Gerät wurde als verloren gemeldet." in options_of(response)
-    settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": ["We <moved>.", gettext_lazy("Sessions")]}
-    assert options_of(admin_client.get(CONFIRM)) == ["", "We <moved>.", "Sessions"]
-    settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": []}
+    response = admin_client.get(CONFIRM, headers={"accept-language": "de"})
+    assert "Dieses Gerät wurde als verloren gemeldet." in response.text
+    settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": {"move": "We <moved>.", "more": gettext_lazy("Sessions")}}
+    response = admin_client.get(CONFIRM)
+    assert options_of(response) == ["", "move", "more"]
+    assert "We &lt;moved&gt;." in response.text
+    settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": {}}
     response = admin_client.get(CONFIRM)
     assert "reason" not in Page(response).fields
     assert 'name="reason"' not in response.text
@@ -106,11 +106,16 @@ def test_reasons_are_the_sites_own_or_none_and_in_its_language(admin_client, set
 
 
 def test_a_setting_that_is_wrong_is_named(settings) -> None:
-    for value in ("text", [1], [""], [" "], ["x" * 201], None, {"a": "b"}):
+    texts = ({"a": 1}, {"a": ""}, {"a": " "}, {"a": "x" * 201})
+    codes = ({"": "b"}, {"a b": "b"}, {"A": "b"}, {"a\tb": "b"}, {"a" * 50: "b"}, {1: "b"})
+    for value in ("text", ["text"], None, *texts, *codes):
         settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": value}
         [error] = [each for each in run_checks() if each.id == "django_redsess.E003"]
         assert "REDSESS['END_MESSAGES']" in error.msg
-    settings.REDSESS = {**settings.REDSESS, "END_MESSAGES": (gettext_lazy("Sessions"), "x" * 200)}
+    settings.REDSESS = {
+        **settings.REDSESS,
+        "END_MESSAGES": {"a": gettext_lazy("Sessions"), "b_2" + "c" * 45: "x" * 200},
+    }
     assert not [each for each in run_checks() if each.id == "django_redsess.E003"]
 
 

@@ -44,8 +44,8 @@ def name_in(browser: Client) -> str:
 def told_to(browser: Client) -> tuple[str, str]:
     """What the header of the next answer says: the reason, and the text."""
     header = browser.get("/who-and-messages/").headers.get("X-Session-Ended", "")
-    reason, _, text = header.partition("; message*=UTF-8''")
-    return reason, unquote(text)
+    told, _, text = header.partition("; message*=UTF-8''")
+    return told.partition("; code=")[0], unquote(text)
 
 
 def is_gone(response: HttpResponse) -> bool:

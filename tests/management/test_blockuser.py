@@ -77,6 +77,7 @@ def test_json_has_a_line_for_each_user_and_each_block(users) -> None:
         "user": "alice",
         "until": first["until"],
         "message": "Call us.",
+        "message_code": "",
         "by": None,
         "by_user": None,
         "internal_note": None,

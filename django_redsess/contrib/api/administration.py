@@ -287,7 +287,7 @@ def end_sessions(request: Any, body: EndSessions) -> Any:
     found = request.access.look_up(*(each.sid for each in online.find(ids, follow=True)))
     if ending.include_other_own(request.access, found):
         require_password(request)
-    sids, ended = ending.end_found(request.access, found, body.message, body.internal_note)
+    sids, ended = ending.end_found(request.access, found, body.to_users, body.internal_note)
     of_ended, of_found = {each.sid for each in ended}, {each.sid for each in found}
     return {
         "ended": sorted(of_ended),
@@ -316,7 +316,7 @@ def end_session(request: Any, id: Path[SessionId], asked: Query[EndQuery]) -> No
     session = _visible_session(request, id, follow=True)
     if ending.include_other_own(request.access, [session]):
         require_password(request)
-    sids, ended = ending.end_found(request.access, [session], asked.message, asked.internal_note)
+    sids, ended = ending.end_found(request.access, [session], asked.to_users, asked.internal_note)
     _require(sids, "You may not end this session.")
     if not ended:
         raise ProblemError(NO_SUCH_SESSION, NO_SESSION)
@@ -332,7 +332,7 @@ def end_user_sessions(request: Any, id: Path[UserId], asked: Query[EndQuery]) ->
     _require(request.access.may_end(), ENDING)
     if ending.match_other_own(request.access, request.access.sessions().of_users([id])):
         require_password(request)
-    ended = ending.end_sessions_of_user(request.access, id, asked.message, asked.internal_note)
+    ended = ending.end_sessions_of_user(request.access, id, asked.to_users, asked.internal_note)
     return {"ended": len(ended), "may_return": ended.may_return}
 
 
@@ -393,10 +393,10 @@ def block_user(request: Any, id: Path[UserId], body: BlockUser) -> Any:
             raise unprocessable("until", f"at most {longest.days} days ahead. Deactivate the account instead")
         raise PermissionDenied(f"You may block this user for at most {longest.days} days.")
     try:
-        ended = ending.block_user_until(request.access, user, body.until, body.message, body.internal_note)
+        ended = ending.block_user_until(request.access, user, body.until, body.to_users, body.internal_note)
     except ValueError:
         raise unprocessable("until", "ahead, by the clock of the server that stores the sessions") from None
-    block = online.Block(id, body.until, body.message, user_id_of(request.user), body.internal_note)
+    block = online.Block(id, body.until, body.to_users, user_id_of(request.user), body.internal_note)
     return {**_describe_block(request, block, user), "ended": ended}
 
 

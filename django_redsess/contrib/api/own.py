@@ -9,7 +9,7 @@ from ninja import Path, Query, Router
 
 from django_redsess import online
 from django_redsess.accounts import reauthentication
-from django_redsess.accounts.views import find_own, own_end_message
+from django_redsess.accounts.views import find_own
 from django_redsess.contrib.api.authentication import for_asker, own_sid
 from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.contrib.api.schemas import (
@@ -31,6 +31,7 @@ from django_redsess.problems import (
     WRONG_PASSWORD,
 )
 from django_redsess.session.store import user_id_of
+from django_redsess.user_messages import ENDED_BY_USER, ready_message
 
 router = Router(tags=["Your own sessions"])
 router.add_decorator(for_asker)
@@ -57,7 +58,7 @@ def end_own_sessions(request: Any) -> Any:
     then 403 with the type `password-required`, or `authentication-required` where django-allauth asks.
     """
     require_password(request)
-    ended = online.end_user(request.user, keep=own_sid(request), message=own_end_message())
+    ended = online.end_user(request.user, keep=own_sid(request), message=ready_message(ENDED_BY_USER))
     return {"ended": ended, "may_return": ended.may_return}
 
 
@@ -80,7 +81,7 @@ def end_own_session(request: Any, id: Path[SessionId]) -> None:
         return
     _find_own_session(request, id)
     require_password(request)
-    if not online.end(id, message=own_end_message()):
+    if not online.end(id, message=ready_message(ENDED_BY_USER)):
         raise ProblemError(NO_SUCH_SESSION, NO_SESSION)
 
 

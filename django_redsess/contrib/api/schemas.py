@@ -26,7 +26,7 @@ from django_redsess.online.fields import BLOCK, OWN_SESSION, SESSION, SIGN_IN, i
 from django_redsess.online.fields import Field as DescribedField
 from django_redsess.online.listing import SIDS_MAX, USERS_MAX
 from django_redsess.problems import TYPES, WRONG_CURSOR
-from django_redsess.session import notice
+from django_redsess.user_messages import clean_text, ready_message, ready_messages
 
 LIMIT, LIMIT_MAX = 50, 100
 
@@ -47,6 +47,12 @@ def _as_text(value: Any) -> Any:
     return value
 
 
+def _known_code(value: str) -> str:
+    if value and value not in ready_messages():
+        raise ValueError(f"a code of a ready-made message: {', '.join(ready_messages())}")
+    return value
+
+
 def _within_the_calendar(at: datetime) -> datetime:
     # In another time zone, the first and last years may exceed Python's dates.
     if not 1970 < at.year < 9999:
@@ -58,7 +64,8 @@ Text = Annotated[str, BeforeValidator(_storable)]
 SessionId = Annotated[str, Field(min_length=1, description="The id of a session: that of a list.")]
 UserId = Annotated[str, Field(min_length=1, description="The primary key of a user as text.")]
 Searched = Annotated[Text, Field(max_length=TEXT_MAX), AfterValidator(str.strip)]
-Message = Annotated[Text, Field(max_length=MESSAGE_MAX), AfterValidator(notice.clean_text)]
+Message = Annotated[Text, Field(max_length=MESSAGE_MAX), AfterValidator(clean_text)]
+MessageCode = Annotated[Text, AfterValidator(_known_code)]
 Moment = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_within_the_calendar)]
 
 Seconds = Annotated[float, BeforeValidator(lambda at: at.timestamp())]
@@ -148,9 +155,23 @@ class SessionsQuery(UserSessionsQuery, OfUsers):
 INTERNAL_NOTE = "A note for administrators who may end the user's sessions. No user is told."
 
 
-class EndQuery(Query):
-    message: Message = Field("", description="What the user is told.")
+class WithMessage(BaseModel):
+    """A message to users, a ready-made one, own words, or both; and a note for administrators."""
+
+    message_code: MessageCode = Field(
+        "", description="A ready-made message, in the language of each user: a key of the setting END_MESSAGES."
+    )
+    message: Message = Field("", description="What the users are told. It follows the ready-made message.")
     internal_note: Message = Field("", description=INTERNAL_NOTE)
+
+    @property
+    def to_users(self) -> str:
+        """The message in its stored form."""
+        return ready_message(self.message_code, self.message) if self.message_code else self.message
+
+
+class EndQuery(WithMessage, Query):
+    pass
 
 
 class Body(BaseModel):
@@ -159,23 +180,19 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class EndSessions(Body):
+class EndSessions(WithMessage, Body):
     ids: list[Text] = Field(min_length=1, max_length=SIDS_MAX, description="The ids of sessions.")
-    message: Message = Field("", description="What the users are told.")
-    internal_note: Message = Field("", description=INTERNAL_NOTE)
 
 
 class Password(Body):
     password: Annotated[SecretStr, BeforeValidator(_storable)] = Field(min_length=1)
 
 
-class BlockUser(Body):
+class BlockUser(WithMessage, Body):
     until: Moment = Field(
         description="Until when the user can't sign in, with a time zone. At most 7 days ahead: 403 above that. "
         "Superusers, and who may change the user, block for up to 366 days: 422 above that."
     )
-    message: Message = Field("", description="What the user is told.")
-    internal_note: Message = Field("", description=INTERNAL_NOTE)
 
 
 def _schema_of(name: str, fields: Iterable[DescribedField], **types: Any) -> Any:

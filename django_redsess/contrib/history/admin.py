@@ -240,8 +240,9 @@ class SignInAdmin(pages.ListAdmin):
         if listed is None or file_format not in ("csv", "json"):
             return HttpResponseBadRequest()
         # Written before the first byte is sent: an aborted download may have part of the data.
-        text = gettext("Exported sign-ins as %(format)s.") % {"format": file_format.upper()}
-        log_entries.save_list_entry(request, SignIn, text, export.query_text(request))
+        with log_entries.in_language_of_site():
+            text = gettext("Exported sign-ins as %(format)s.") % {"format": file_format.upper()}
+            log_entries.save_list_entry(request, SignIn, text, export.query_text(request))
         content = export.Content("sign_ins", fields.SIGN_IN, self._export_batches(request, listed.queryset), {})
         return export.file_response(request, "sign-ins-{}", file_format, content)
 
@@ -291,7 +292,7 @@ class SignInAdmin(pages.ListAdmin):
         end = pages.end_html(row.past, row.live_url)
         if row.past.ended_at is None:
             return pages.labelled_html(gettext("ended"), end)
-        message = pages.message_html(row.message) + pages.note_html(row.past.internal_note, pages.MESSAGE_MAX)
+        message = pages.message_html(row.past.message) + pages.note_html(row.past.internal_note, pages.MESSAGE_MAX)
         return pages.labelled_html(
             gettext("ended"), format_html("<div>{}<br>{}{}</div>", end, self._how_ended(row), message)
         )
@@ -312,7 +313,7 @@ class SignInAdmin(pages.ListAdmin):
 
     @admin.display(description=gettext_lazy("message to the user"))
     def message_read(self, row: Any) -> str:
-        return format_html("<bdi>{}</bdi>", row.message) if row.message else "-"
+        return format_html("<bdi>{}</bdi>", row.past.message) if row.past.message else "-"
 
     @admin.display(description=gettext_lazy("internal note"))
     def note(self, row: Any) -> str:

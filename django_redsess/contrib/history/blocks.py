@@ -34,10 +34,10 @@ def disconnect_copies() -> None:
 
 
 def copy_block(
-    sender: Any, user_id: str, until: datetime, message: str, by: str, internal_note: str = "", **kwargs: Any
+    sender: Any, user_id: str, until: datetime, stored_message: str, by: str, internal_note: str = "", **kwargs: Any
 ) -> None:
     """Receive the signal ``user_blocked``."""
-    block = online.Block(user_id, until, message, by, internal_note)
+    block = online.Block(user_id, until, stored_message, by, internal_note)
     _write_copy(user_id, lambda key, using: _store_copy(key, using, block))
 
 
@@ -86,7 +86,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
 def _store_copy(key: Any, using: str, block: online.Block) -> None:
     copy = {
         "until": to_column(block.until),
-        "message": block.message,
+        "message": block.stored_message,
         "by": block.by,
         "internal_note": block.internal_note,
     }

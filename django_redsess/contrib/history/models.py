@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_redsess.signals import Reason
 from django_redsess.times import to_aware
+from django_redsess.user_messages import STORED_MAX
 
 __all__ = ["BlockCopy", "SignIn"]
 
@@ -75,7 +76,8 @@ class SignIn(models.Model):
     ``login_ms`` is its time in milliseconds since 1970, by the clock of the session store. With the user, it identifies
     the sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
     ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
-    user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``. ``internal_note`` is
+    user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``. ``message`` is the
+    ``stored_message`` of :class:`django_redsess.signals.EndedSession`: a code, own words, or both. ``internal_note`` is
     what that user has written for administrators. ``address_score`` orders addresses, so that each network is a range.
     ``client`` names browser and system. ``device`` is a hash of the device's cookie, and ``is_new_device`` tells
     whether the user had not signed in on it before. ``is_told`` is set if the user gets a mail about it.
@@ -98,7 +100,7 @@ class SignIn(models.Model):
     )
     by = models.CharField(_("ended by"), max_length=255, blank=True)
     who_ended = models.CharField(max_length=14, blank=True)
-    message = models.CharField(_("message"), max_length=200, blank=True)
+    message = models.CharField(_("message"), max_length=STORED_MAX, blank=True)
     address = models.CharField(_("address"), max_length=45, blank=True)
     address_score = models.BigIntegerField(null=True)
     client = models.CharField(_("device"), max_length=64, blank=True)
@@ -154,12 +156,12 @@ class BlockCopy(models.Model):
     """
     A copy of a block: see :func:`django_redsess.online.block`. The server may forget the block, as after a failover.
 
-    The fields are those of :class:`django_redsess.online.Block`.
+    The fields are those of :class:`django_redsess.online.Block`, whose ``stored_message`` is ``message`` here.
     """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, delete_with_user, db_constraint=False, primary_key=True)
     until = models.DateTimeField(db_index=True)
-    message = models.CharField(max_length=200, blank=True)
+    message = models.CharField(max_length=STORED_MAX, blank=True)
     by = models.CharField(max_length=255, blank=True)
     internal_note = models.CharField(max_length=200, blank=True, default="", db_default="")
 

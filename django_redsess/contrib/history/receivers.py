@@ -19,6 +19,7 @@ from django.db.models import Model, QuerySet
 from django.db.models.signals import post_delete
 from django.http import HttpRequest
 
+from django_redsess.conf import MESSAGE_MAX
 from django_redsess.contrib.history import devices, mails
 from django_redsess.contrib.history.database import try_write
 from django_redsess.contrib.history.models import NOBODY, SIGNED_IN_AGAIN, BlockCopy, SignIn, who_ended
@@ -37,6 +38,7 @@ from django_redsess.signals import (
     sessions_ended,
 )
 from django_redsess.times import to_column
+from django_redsess.user_messages import STORED_MAX
 
 UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
@@ -46,8 +48,6 @@ AT_UNPROVEN = ("unproven_at", "unproven_address", "unproven_user_agent", "unprov
 """The fields that an upsert changes in an existing row."""
 
 EPOCH, MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
-
-MESSAGE_MAX = 200
 
 
 def connect_receivers() -> None:
@@ -124,7 +124,7 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
                 reason=each.reason.value,
                 by=each.by,
                 who_ended=who_ended(each.user_id, each.reason, each.by),
-                message=each.message[:MESSAGE_MAX],
+                message=each.stored_message[:STORED_MAX],
                 internal_note=each.internal_note[:MESSAGE_MAX],
             )
         )

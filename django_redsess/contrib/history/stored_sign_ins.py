@@ -54,7 +54,7 @@ def past_sign_in(row: SignIn) -> PastSignIn:
         reason=row.reason,
         reason_text=str(REASONS.get(row.reason, row.reason)),
         by=row.by,
-        message=row.message,
+        stored_message=row.message,
         address=row.address,
         user_agent=row.user_agent,
         is_new_device=row.is_new_device,

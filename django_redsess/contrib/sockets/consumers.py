@@ -10,9 +10,10 @@ from typing import Any
 
 from channels.consumer import SyncConsumer
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import override
 
 from django_redsess.contrib.sockets.ended_sessions import End, WatchedSession, ends
-from django_redsess.contrib.sockets.handshakes import CLOSE_CODE, ask_for_proof, refuse
+from django_redsess.contrib.sockets.handshakes import CLOSE_CODE, ask_for_proof, language_of, refuse
 from django_redsess.exceptions import SessionNotProven
 
 __all__ = ["SessionConsumerMixin"]
@@ -51,11 +52,13 @@ class SessionConsumerMixin:
         """
         Tell the browser that its session is over, and close the socket with the code 4401.
 
-        The message is the JSON ``{"type": "session_ended", "reason": …, "message": …}``, with the items of ``end``. It
-        comes before the close: not every server of ASGI sends the reason of a close. Override this method to say
-        something else.
+        The message is the JSON ``{"type": "session_ended", "reason": …, "message": …, "message_code": …}``, with the
+        values of ``end``, in the language of the request that opened the socket. It comes before the close: not every
+        server of ASGI sends the reason of a close. Override this method to say something else.
         """
-        content = {"type": "session_ended", **end._asdict()}
+        with override(language_of(self.scope)):  # type: ignore[attr-defined]
+            words = {"message": end.message, "message_code": end.message_code}
+        content = {"type": "session_ended", "reason": end.reason, **words}
         consumer: Any = self
         if hasattr(self, "send_json"):
             await consumer.send_json(content)

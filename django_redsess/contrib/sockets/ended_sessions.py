@@ -32,6 +32,7 @@ from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, us
 from django_redsess.transport.packing import pack_command, pack_head
 from django_redsess.transport.partitions import ask_each, batches
 from django_redsess.transport.steps import Steps, adrive
+from django_redsess.user_messages import code_of, words_of
 
 __all__ = ["End", "WatchedSession", "ends"]
 
@@ -53,11 +54,20 @@ class End(NamedTuple):
     ``reason`` is ``invalidated`` also if the session lives on under a new key, for the browser that got its cookie:
     after a sign-in, also of the same user, a new password, or the end of all others. It is None where the store does
     not tell: a user signed out, the site ended the session without a message, or it was a guest's.
-    ``message`` is the message for the user, or ``""``.
+    ``message`` is the message for the user in the active language, or ``""``. ``message_code`` is its code if it is a
+    ready-made one.
     """
 
     reason: Reason | None
-    message: str = ""
+    stored_message: str = ""
+
+    @property
+    def message(self) -> str:
+        return words_of(self.stored_message)
+
+    @property
+    def message_code(self) -> str:
+        return code_of(self.stored_message)
 
 
 class WatchedSession:
@@ -198,7 +208,7 @@ def _end_by(note: str) -> End:
     if reading.rotated_to(note):
         return End(Reason.INVALIDATED)
     found = notice.notice_in(note)
-    return End(found.reason, found.message) if found else End(None)
+    return End(found.reason, found.stored_message) if found else End(None)
 
 
 def _follow_session(sid: str, note: str, user_id: str) -> Steps[str | End]:

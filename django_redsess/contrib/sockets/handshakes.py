@@ -7,6 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
+from django.utils.translation import get_language_from_request
 
 from django_redsess.exceptions import SessionNotProven
 from django_redsess.responses import unavailable_response
@@ -54,6 +55,11 @@ async def refuse(error: SessionNotProven, scope: dict[str, Any], send: Send) -> 
     kind = "websocket.http.response" if is_socket else "http.response"
     await send({"type": f"{kind}.start", "status": response.status_code, "headers": headers})
     await send({"type": f"{kind}.body", "body": response.content})
+
+
+def language_of(scope: dict[str, Any]) -> str:
+    """Return the language that Django's ``LocaleMiddleware`` would choose for the request of ``scope``."""
+    return get_language_from_request(_request_of(scope))
 
 
 def _request_of(scope: dict[str, Any]) -> ASGIRequest:

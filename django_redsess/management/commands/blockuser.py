@@ -8,12 +8,13 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.management.base import CommandError, CommandParser, no_translations
 
 from django_redsess import online
-from django_redsess.conf import MESSAGE_MAX
 from django_redsess.management.terminal import (
     USER_HELP,
     CommandWithExamples,
+    add_message_options,
     command_errors,
     find_user,
+    message_of,
     parse_seconds,
     print_line,
     unknown_users_text,
@@ -23,8 +24,8 @@ from django_redsess.online.blocking import LISTED_MAX, LONGEST
 from django_redsess.online.fields import BLOCK, describe_block, exported_row, iso_time
 from django_redsess.online.labels import printable, server_time
 from django_redsess.querysets import users_by_id
-from django_redsess.session import notice
 from django_redsess.session.store import user_id_of
+from django_redsess.user_messages import code_of, words_of
 
 
 class Command(CommandWithExamples):
@@ -45,8 +46,7 @@ class Command(CommandWithExamples):
         add = parser.add_argument
         add("users", nargs="*", metavar="USER", help=f"a user, {USER_HELP}")
         add("--for", dest="time", metavar="TIME", help="how long, such as 30m, 12h or 7d; in place of a block there is")
-        message_help = f"shown to the users, also when they try to sign in, at most {MESSAGE_MAX} characters"
-        add("--message", default="", metavar="TEXT", help=message_help)
+        add_message_options(parser, "also when they try to sign in")
         add("--lift", action="store_true", help="let them sign in again")
         add("--list", action="store_true", help="show who is blocked, and until when")
         json_help = "print one line of JSON for each user or block, and nothing else on stdout"
@@ -73,12 +73,10 @@ class Command(CommandWithExamples):
             raise CommandError("Give one of --for, --lift and --list.")
         if options["list"] == bool(options["users"]):
             raise CommandError("--list shows all: give no user names." if options["list"] else "Give user names.")
-        if options["message"] and not options["time"]:
-            raise CommandError("--message goes with --for.")
-        try:
-            notice.check_message(options["message"])
-        except ValueError as error:
-            raise CommandError(f"--message: {error}") from error
+        for name in ("message", "message_code"):
+            if options[name] and not options["time"]:
+                raise CommandError(f"--{name.replace('_', '-')} goes with --for.")
+        self._message = message_of(options)
         self._seconds = parse_seconds(options["time"], "--for") if options["time"] else 0
         if self._seconds > LONGEST.total_seconds():
             raise CommandError(
@@ -88,12 +86,13 @@ class Command(CommandWithExamples):
     def _block(self, name: str, user: AbstractBaseUser, options: dict[str, Any]) -> None:
         until = server_time() + timedelta(seconds=self._seconds)
         try:
-            ended = online.block(user, until=until, message=options["message"])
+            ended = online.block(user, until=until, message=self._message)
         except ValueError as error:
             raise CommandError(f"--for {options['time']} is over already, by the clock of the server.") from error
         if options["json"]:
             confirmed = {} if ended.confirmed_by is None else {"confirmed_by": ended.confirmed_by}
-            return self._print_json(user, until=iso_time(until), message=options["message"], ended=ended, **confirmed)
+            words = {"message": words_of(self._message), "message_code": code_of(self._message)}
+            return self._print_json(user, until=iso_time(until), **words, ended=ended, **confirmed)
         sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
         worth = labels.confirmation_text(ended.confirmed_by)
         blocked = f"{printable(name)}: blocked until {labels.exactly(until)}, {sessions} ended."

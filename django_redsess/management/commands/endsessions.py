@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser, no_translat
 
 from django_redsess import online
 from django_redsess.clock import monotonic
-from django_redsess.conf import MESSAGE_MAX, conf
+from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.management.client_filters import add_client_filters, client_filters, given_filters
 from django_redsess.management.terminal import (
@@ -20,9 +20,11 @@ from django_redsess.management.terminal import (
     USER_HELP,
     CommandWithExamples,
     StopRequest,
+    add_message_options,
     command_errors,
     find_user,
     is_terminal,
+    message_of,
     owner_name,
     print_line,
     progress_bar,
@@ -35,7 +37,6 @@ from django_redsess.online.labels import printable
 from django_redsess.online.listing import USERS_MAX, SessionFilter, filter_of, iterate_pages, moving_from
 from django_redsess.online.searching import SearchMatcher
 from django_redsess.querysets import users_by_id
-from django_redsess.session import notice
 from django_redsess.session.operations import AT_ONCE_MAX
 from django_redsess.session.store import user_id_of
 from django_redsess.signals import collect_actions
@@ -76,8 +77,7 @@ class Command(CommandWithExamples):
         )
         add("--new-secret-key", action="store_true", help=key_help)
         add("--keep", action="append", metavar="ID", help="do not end this session; can be repeated")
-        message_help = f"shown to the users on their next page, at most {MESSAGE_MAX} characters"
-        add("--message", default="", metavar="TEXT", help=message_help)
+        add_message_options(parser, "on their next page")
         add("--dry-run", action="store_true", help="show which sessions would end, and end none")
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
         json_help = 'print {"ended": N} at the end, with --dry-run {"would_end": N}, and nothing else on stdout'
@@ -120,10 +120,7 @@ class Command(CommandWithExamples):
         if options["new_secret_key"] and not options["all"]:
             raise CommandError("--new-secret-key ends all sessions: give --all with it.")
         self.refuse_together("new_secret_key", "dry_run")
-        try:
-            notice.check_message(options["message"])
-        except ValueError as error:
-            raise CommandError(f"--message: {error}") from error
+        self._message = message_of(options)
 
     def _resolve(self) -> None:
         """Look up the named users and sessions. Raises CommandError if a name is unknown or ambiguous."""
@@ -243,7 +240,7 @@ class Command(CommandWithExamples):
             raise CommandError(f"Stopped. Ended {tally}.{self._worth()}", returncode=STOPPED)
 
     def _batches(self) -> Iterator[EndedList]:
-        message = self.options["message"]
+        message = self._message
         sids = [session.sid for session in self.single]
         if conf.CONFIRM_ENDS is not None:
             # Replicas may lack an earlier end.

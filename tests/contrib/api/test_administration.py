@@ -306,6 +306,7 @@ def test_a_user_is_blocked_shown_and_let_in_again(alice, here, root) -> None:
         "until": until.isoformat(timespec="milliseconds"),
         **by,
         **words,
+        "message_code": "",
     }
     assert (answer.status_code, answer.json()) == (200, {**block, "ended": 1})
     assert get(root, path) == block

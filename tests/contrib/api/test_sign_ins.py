@@ -58,6 +58,7 @@ def test_sign_ins_are_listed_with_their_ends(alice, root, rows) -> None:
             "ended_by": GONE,
             "ended_by_user": None,
             "message": "Call us.",
+            "message_code": "",
             "internal_note": None,
             "is_new_device": None,
             "unproven_at": None,

@@ -38,7 +38,7 @@ def test_a_consumer_of_texts_tells_and_closes_and_then_watches_nothing(loop, new
         assert (await communicator.connect())[0]
         await online.aend(str(session.sid))
         told = await communicator.receive_from(timeout=20)
-        assert told == '{"type": "session_ended", "reason": "kicked", "message": ""}'
+        assert told == '{"type": "session_ended", "reason": "kicked", "message": "", "message_code": ""}'
         assert await communicator.receive_output(timeout=20) == {
             "type": "websocket.close",
             "code": 4401,

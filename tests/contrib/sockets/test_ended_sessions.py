@@ -25,7 +25,7 @@ from django_redsess.contrib.sockets import ended_sessions
 from django_redsess.contrib.sockets.ended_sessions import End, ends
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.signals import Reason
-from tests.helpers.accounts import PASSWORD, PASSWORD_CHANGED
+from tests.helpers.accounts import PASSWORD
 from tests.helpers.api import ask
 from tests.helpers.outages import caches, full
 from tests.helpers.sign_ins import request_of
@@ -68,7 +68,7 @@ def block(session: SessionStore, user: User, redis: Any) -> End:
 def change_password(session: SessionStore, user: User, redis: Any) -> End:
     user.set_password("another password")
     user.save()
-    return End(Reason.INVALIDATED, PASSWORD_CHANGED)
+    return End(Reason.INVALIDATED, online.ready_message("password_changed"))
 
 
 def sign_in_as_another(session: SessionStore, user: User, redis: Any) -> End:

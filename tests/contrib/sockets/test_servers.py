@@ -100,7 +100,7 @@ def test_a_socket_is_told_and_closed_however_its_session_ends(site: Site) -> Non
     expected = {way: way(session) for way, session in sessions.items()}
     for way, chat in chats.items():
         reason, message = expected[way]
-        told = {"type": "session_ended", "reason": reason, "message": message}
+        told = {"type": "session_ended", "reason": reason, "message": message, "message_code": ""}
         messages, code = said_until_closed(chat)
         assert ([json.loads(each) for each in messages], code) == ([told], 4401), way.__name__
     assert answers(other)
