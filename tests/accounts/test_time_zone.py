@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from tests.helpers.accounts import sid_of, sign_in
+from tests.helpers.visitors import cookie_header
 
 pytestmark = pytest.mark.django_db
 
@@ -142,8 +143,8 @@ def test_without_a_zone_of_the_site_the_browser_says_it(alice, bob, settings) ->
 def test_a_cookie_without_a_zone_changes_nothing(alice, settings, value) -> None:
     settings.TIME_ZONE = "America/Lima"
     browser = sign_in(alice)
-    browser.cookies[COOKIE] = value
-    page = browser.get(LIST)
+    key = browser.cookies["sessionid"].value
+    page = browser.get(LIST, headers={"cookie": f"sessionid={key}; {cookie_header(COOKIE, value)}"})
     assert page.status_code == 200
     assert "Times are in the time zone America/Lima." in page.text
 
