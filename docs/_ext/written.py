@@ -185,9 +185,19 @@ def _async_variants(part: Part) -> str:
 
 def _python(part: Part) -> str:
     found = signatures.find(part.name)
-    signature = signatures.signature(found)
-    code = _code("python", signature.splitlines()) if signature else ""
+    lines = signatures.signature(found).splitlines()
+    if imported := _import(part, found):
+        lines = [imported, *([""] if lines else []), *lines]
+    code = _code("python", lines) if lines else ""
     return "\n\n".join(filter(None, [_heading(part), code, signatures.docstring(found)]))
+
+
+def _import(part: Part, found: signatures.Found) -> str:
+    """Return the line that imports a name. It is empty where the title of the page says its module."""
+    name = found.module.__name__
+    is_public = hasattr(found.module, "__all__") and ".templatetags." not in name
+    is_in_the_title = f"``{name}``\n=" in part.page.read_text(encoding="utf-8")
+    return f"from {name} import {found.name}" if is_public and found.owner is None and not is_in_the_title else ""
 
 
 def _languages(part: Part) -> str:

@@ -101,7 +101,7 @@ TEMPLATES = PACKAGE / "templates"
             r"^(?:- )?``([\w/]+\.html)``$",
             lambda: {str(p.relative_to(TEMPLATES)) for p in TEMPLATES.rglob("*.html")},
         ),
-        ("urls", r"^``(\w+)``  ", lambda: names("URLs", "django_redsess:")),
+        ("urls", r"^``(\w+)`` +``", lambda: names("URLs", "django_redsess:")),
     ],
 )
 def test_a_page_has_all_names_of_the_code_and_no_others(
