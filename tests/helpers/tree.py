@@ -6,8 +6,12 @@ from pathlib import Path
 from tests.helpers.running import ROOT
 
 PARTS = (
+    ".readthedocs.yaml",
+    "CHANGELOG.rst",
+    "CONTRIBUTING.rst",
     "LICENSE",
     "README.rst",
+    "SECURITY.md",
     "benchmarks",
     "django_redsess",
     "docs",
