@@ -46,7 +46,7 @@ HIGHER = 860
 PHONE = 390
 """The width of a phone. Its window is as high as that of the list: the README shows them beside each other."""
 
-MARGIN = 4
+MARGIN = 2
 
 COLORS = 128
 """Pages have few colours. A picture of so many takes a third of the bytes."""
