@@ -140,7 +140,9 @@ def shortly(at: datetime) -> SafeString:
     # As Django writes dates in this language, with short names of months.
     day = get_format("MONTH_DAY_FORMAT" if is_of_this_year else "DATE_FORMAT").replace("F", "N")
     text = pgettext("a day, and a time of it", "%(day)s, %(time)s")
-    text %= {"day": date_format(local, day), "time": date_format(local, "TIME_FORMAT")}
+    # In a narrow column, only the comma ends a line.
+    parts = {"day": date_format(local, day), "time": date_format(local, "TIME_FORMAT")}
+    text %= {name: avoid_wrapping(part) for name, part in parts.items()}
     html = '<time class="redsess-time" datetime="{}" title="{}">{}</time>'
     return format_html(html, local.isoformat(), exactly(at), text)
 

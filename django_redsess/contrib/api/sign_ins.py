@@ -25,7 +25,7 @@ from django_redsess.permissions import rules
 from django_redsess.problems import WRONG_VALUE
 
 CHOICES: dict[str, tuple[Iterable[str], str]] = {
-    filters.WHEN: (filters.DatesFilter.texts, "Of today, of yesterday, or of the last 7 days."),
+    filters.WHEN: (filters.DatesFilter.texts, "Begun today, yesterday, or in the last 7 days."),
     filters.REASON: (filters.ReasonFilter.table, "Whose sessions ended so. `unknown`: nobody recorded it."),
     filters.STATE: (filters.StateFilter.table, "Whose sessions live, or have ended."),
     filters.WHO: (
@@ -59,6 +59,11 @@ class Searching(OfUsers):
     )
     since: Day | None = Field(None, description="On this day or later.")
     until: Day | None = Field(None, description="On this day or earlier.")
+    active_on: Day | None = Field(
+        None,
+        description="Begun on this day or earlier, and last seen on it or later. Of a session that lives, it is not "
+        "recorded when it was seen: it counts until today.",
+    )
 
 
 _choices: dict[str, Any] = {

@@ -109,6 +109,7 @@ class SignInAdmin(pages.ListAdmin):
     show_full_result_count = False
     list_filter = (
         filters.DatesFilter,
+        filters.ActiveOnFilter,
         filters.StateFilter,
         filters.ReasonFilter,
         filters.WhoEndedFilter,
@@ -418,7 +419,8 @@ class SignInAdmin(pages.ListAdmin):
         if has_more and is_last and (last := list(changelist.result_list)[-1:]):
             older = {filters.UNTIL: timezone.localdate(last[0].created_at).isoformat()}
         chosen, found_ids = shared_filters.selected_choices(changelist), getattr(request, "redsess_found", user_ids)
-        others = {filters.WHEN, filters.SINCE, filters.UNTIL, PAGE_VAR, ERROR_FLAG}
+        active_on = next(spec for spec in changelist.filter_specs if isinstance(spec, filters.ActiveOnFilter)).day
+        others = {filters.WHEN, filters.SINCE, filters.UNTIL, filters.ACTIVE_ON, PAGE_VAR, ERROR_FLAG}
         return {
             "title": title % {"count": pages.shown_number(count)},
             "chosen": chosen,
@@ -432,6 +434,7 @@ class SignInAdmin(pages.ListAdmin):
             "older_query": older and changelist.get_query_string(older, remove=[filters.WHEN, PAGE_VAR]),
             "since": dates.since.isoformat() if dates.since else "",
             "until": dates.until.isoformat() if dates.until else "",
+            "active_on": active_on.isoformat() if active_on else "",
             "kept": [(name, value) for name, all_ in request.GET.lists() if name not in others for value in all_],
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             "sessions_url": self._sessions_url(request, user_ids[0]) if len(user_ids) == 1 else "",

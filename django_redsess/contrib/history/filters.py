@@ -25,7 +25,7 @@ from django_redsess.contrib.history.stored_sign_ins import ended_by, sign_ins_of
 from django_redsess.online.browsers import BROWSERS, SYSTEMS
 from django_redsess.online.labels import known_server_day
 
-STATE, REASON, WHEN, SINCE, UNTIL = "state", "reason", "when", "since", "until"
+STATE, REASON, WHEN, SINCE, UNTIL, ACTIVE_ON = "state", "reason", "when", "since", "until", "active_on"
 WHO, ENDED_BY, DEVICE, UNPROVEN = "who_ended", "ended_by", "is_new_device", "unproven"
 
 UNKNOWN = "unknown"
@@ -40,9 +40,9 @@ class DatesFilter(ListFilter):
     title = pgettext_lazy("filter by", "sign-in")
     parameter_name = WHEN  # django-unfold asks every filter for it.
     texts = {
-        "today": gettext_lazy("Today"),
-        "yesterday": gettext_lazy("Yesterday"),
-        "week": gettext_lazy("In the last 7 days"),
+        "today": gettext_lazy("Signed in today"),
+        "yesterday": gettext_lazy("Signed in yesterday"),
+        "week": gettext_lazy("Signed in during the last 7 days"),
     }
 
     def __init__(
@@ -75,13 +75,62 @@ class DatesFilter(ListFilter):
     def _range_text(self) -> str:
         since, until = (day and date_format(day) for day in (self.since, self.until))
         if since and until:
-            return gettext("From %(since)s to %(until)s") % {"since": since, "until": until}
-        return gettext("Since %(since)s") % {"since": since} if since else gettext("Until %(until)s") % {"until": until}
+            return gettext("Signed in from %(since)s to %(until)s") % {"since": since, "until": until}
+        if since:
+            return gettext("Signed in since %(since)s") % {"since": since}
+        return gettext("Signed in until %(until)s") % {"until": until}
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         if self.since:
             queryset = queryset.filter(login_ms__gte=_day_ms(self.since))
         return queryset.filter(login_ms__lt=_day_ms(self.until + DAY)) if self.until else queryset
+
+
+class ActiveOnFilter(ListFilter):
+    """
+    Sign-ins that were active on one day: today, yesterday, or the one that the form above the list sends.
+
+    They began by the end of that day, and were last seen on it or later. While a session lives, nobody records when it
+    is seen: it counts until today.
+    """
+
+    title = gettext_lazy("day of activity")
+    parameter_name = ACTIVE_ON
+    texts = {"today": gettext_lazy("Active today"), "yesterday": gettext_lazy("Active yesterday")}
+
+    def __init__(
+        self, request: HttpRequest, params: dict[str, list[str]], model: type[Model], model_admin: ModelAdmin[Any]
+    ) -> None:
+        super().__init__(request, params, model, model_admin)
+        self.given, self.today = params.pop(ACTIVE_ON, [""])[-1], known_server_day()
+        self.day = {"today": self.today, "yesterday": self.today - DAY}.get(self.given) or parse_day(self.given)
+        if self.given:
+            self.used_parameters[ACTIVE_ON] = [self.given]
+
+    def has_output(self) -> bool:
+        return True
+
+    def expected_parameters(self) -> list[str | None]:
+        return [ACTIVE_ON]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        query = changelist.get_query_string(remove=[ACTIVE_ON, PAGE_VAR])
+        yield {"selected": not self.day, "query_string": query, "display": gettext("All")}
+        for value, text in self.texts.items():
+            query = changelist.get_query_string({ACTIVE_ON: value}, remove=[PAGE_VAR])
+            yield {"selected": self.given == value, "query_string": query, "display": text}
+        if self.day and self.given not in self.texts:
+            text = gettext("Active on %(day)s") % {"day": date_format(self.day)}
+            yield {"selected": True, "query_string": changelist.get_query_string(), "display": text}
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        if self.day is None:
+            return queryset
+        if self.day > self.today:
+            return queryset.none()
+        start = times.to_column(times.midnight(self.day))
+        seen = Q(last_seen_at__gte=start) | Q(last_seen_at__isnull=True, ended_at__gte=start)
+        return queryset.filter(seen | Q(ended_at__isnull=True), login_ms__lt=_day_ms(self.day + DAY))
 
 
 def parse_day(text: str) -> date | None:
