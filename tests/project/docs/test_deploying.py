@@ -1,12 +1,14 @@
 """The units and the manifest of the guide on deploys: they are valid, and what they start works in a new project."""
 
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from configparser import ConfigParser
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import requests
 import yaml
 from django.core.management import load_command_class
 
-from testproject.servers import Server
+from testproject.servers import Server, free_port
 from tests.helpers.running import Gunicorn, wait_until
 from tests.project.docs.pages import DOCS, environment
 from tests.project.docs.projects import write_all
@@ -50,7 +52,8 @@ def container(name: str) -> Any:
 
 
 def unit(name: str) -> ConfigParser:
-    parser = ConfigParser(interpolation=None)
+    # A line may be there more than once, as that of system calls.
+    parser = ConfigParser(interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read(GUIDES / f"{name}.service")
     return parser
@@ -80,6 +83,10 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     units = [tmp_path / f"{name}.service" for name in UNITS]
     ran = subprocess.run([analyze, "verify", "--man=no", *units], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
+    # Tenths: without its protection, a unit has 92.
+    judge = [analyze, "security", "--offline=yes", "--no-pager", "--threshold=20", *units]
+    ran = subprocess.run(judge, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout[-200:]
 
 
 @pytest.mark.unit
@@ -90,8 +97,27 @@ def test_kubernetes_takes_the_manifest() -> None:
     deployments = [each["spec"] for each in documents if each["kind"] == "Deployment"]
     for spec in deployments:
         assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
-    [service] = [each["spec"] for each in documents if each["kind"] == "Service"]
-    assert service["selector"] == deployments[0]["selector"]["matchLabels"]
+    for kind in ("Service", "PodDisruptionBudget"):
+        [spec] = [each["spec"] for each in documents if each["kind"] == kind]
+        selector = spec["selector"]
+        assert selector.get("matchLabels", selector) == deployments[0]["selector"]["matchLabels"]
+    # A budget that no pod may leave would keep nodes from being emptied.
+    assert 0 < spec["maxUnavailable"] < deployments[0]["replicas"]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("name", ["shop", "shop-cleaner"])
+def test_a_pod_has_no_rights_that_it_does_not_need(name: str) -> None:
+    # What Kubernetes' profile "restricted" asks for, and more.
+    assert pod(name)["automountServiceAccountToken"] is False
+    of_pod, own = pod(name)["securityContext"], container(name)["securityContext"]
+    assert (of_pod["runAsNonRoot"], of_pod["seccompProfile"]["type"]) == (True, "RuntimeDefault")
+    assert of_pod["runAsUser"] > 0
+    assert (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"]) == (False, True)
+    assert own["capabilities"] == {"drop": ["ALL"]}
+    mounted = {each["name"]: each["mountPath"] for each in container(name)["volumeMounts"]}
+    assert mounted == {each["name"]: "/tmp" for each in pod(name)["volumes"]}
+    assert container(name)["resources"].keys() == {"requests", "limits"}
 
 
 @pytest.mark.unit
@@ -148,6 +174,79 @@ def test_without_the_store_the_site_is_not_ready_and_alive(project: Path, secret
         assert own_server.client.info("stats")["total_commands_processed"] == before + 1
         own_server.stop()
         assert (ask(ready), ask(alive)) == (503, 200)
+
+
+def calls_allowed(name: str) -> set[str]:
+    """Return the system calls that a unit allows, by the groups of this machine's systemd."""
+    told = subprocess.run(["systemd-analyze", "syscall-filter"], capture_output=True, text=True, check=True).stdout
+    groups: dict[str, list[str]] = {}
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", told).splitlines():
+        if line.startswith("@"):
+            groups[line.split()[0]] = members = []
+        elif line.strip() and not line.strip().startswith("#"):
+            members.append(line.strip())
+
+    def expand(word: str) -> set[str]:
+        return {each for part in groups[word] for each in expand(part)} if word.startswith("@") else {word}
+
+    allowed = set[str]()
+    filters = re.findall("^SystemCallFilter=(~?)(.*)$", (GUIDES / f"{name}.service").read_text(), re.MULTILINE)
+    for refused, words in filters:
+        calls = {each for word in words.split() for each in expand(word)}
+        allowed = allowed - calls if refused else allowed | calls
+    # What systemd itself always allows, to start the program.
+    return allowed | expand("@default")
+
+
+CALL = re.compile(r"^(?:\d+ +)?(\w+)\((.*)", re.MULTILINE)
+
+WRITES = re.compile(r"AT_FDCWD, \"([^\"]+)\", [A-Z_|]*(?:O_WRONLY|O_RDWR|O_CREAT)")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("strace") and shutil.which("systemd-analyze")), reason="strace is not installed")
+@pytest.mark.parametrize("name", UNITS)
+def test_a_unit_allows_what_its_process_does(project: Path, secrets, tmp_path: Path, name: str) -> None:
+    """A container has no systemd that could start it. So each system call, and each file, is compared with the unit."""
+    log, place = tmp_path / "calls", tmp_path / "own"
+    place.mkdir()
+    program_of_unit, *options = program(name)
+    options = [each.replace("127.0.0.1:8000", f"127.0.0.1:{free_port()}") for each in options]
+    command = [sys.executable, *options] if name == "cleansessions" else [sys.executable, "-m", "gunicorn", *options]
+    assert Path(program_of_unit).name in ("python", "gunicorn")
+    own = {"TMPDIR": str(place), "XDG_RUNTIME_DIR": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(log), *command],
+        cwd=project,
+        env={**environment(), **secrets, **own},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        if name == "shop":
+            [address] = [each.partition("=")[2] for each in options if each.startswith("--bind")]
+            headers = {"Host": "shop.example.com", "X-Forwarded-Proto": "https"}
+
+            def is_served() -> bool:
+                with suppress(requests.ConnectionError):
+                    return requests.get(f"http://{address}/ready", headers=headers, timeout=20).status_code == 200
+                return False
+
+            wait_until(is_served)
+        else:
+            wait_until(lambda: log.exists() and "EVALSHA" in log.read_text(errors="replace"))
+    finally:
+        # strace waits for its processes, and takes no signal itself.
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=60)
+    text = log.read_text(errors="replace")
+    used = {call for call, _ in CALL.findall(text)}
+    assert len(used) > 20
+    allowed = calls_allowed(name)
+    assert (used - allowed, allowed & {"mount", "ptrace", "setuid"}) == (set(), set())
+    written = {path for path in WRITES.findall(text) if not path.startswith(("/dev/", "/proc/"))}
+    assert {path for path in written if not path.startswith(str(place))} == set()
 
 
 @pytest.mark.slow
