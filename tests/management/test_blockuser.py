@@ -66,6 +66,19 @@ def test_another_time_takes_the_place_of_the_first(users) -> None:
     assert block.message == ""
 
 
+def test_a_ready_made_message_is_named_by_its_code(users) -> None:
+    run("alice", "--for", "7d", "--message-code", "known_password", "--message", "Call us.")
+    [block] = online.blocked()
+    words = "Somebody else may have known your password. Please change it. Call us."
+    assert (block.message_code, block.message) == ("known_password", words)
+    for wrong in (["--message-code", "stolen"], ["--message-code", "lost_device", "--message", "x" * 201]):
+        with pytest.raises(CommandError, match=r"--message-code: 'stolen' is no code|at most 200 characters"):
+            run("bob", "--for", "7d", *wrong)
+    with pytest.raises(CommandError, match="--message-code goes with --for"):
+        run("alice", "--lift", "--message-code", "lost_device")
+    assert len(online.blocked()) == 1
+
+
 def test_json_has_a_line_for_each_user_and_each_block(users) -> None:
     sign_in(users["alice"])
     alice, bob = map(json.loads, run("alice", "bob", "--for", "12h", "--message", "Call us.", "--json"))

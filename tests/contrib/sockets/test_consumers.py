@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -49,6 +50,29 @@ def test_a_consumer_of_texts_tells_and_closes_and_then_watches_nothing(loop, new
         assert await communicator.receive_nothing()
         await communicator.disconnect()
         assert ended_sessions._poller_of_loop()._watched == {}
+
+    loop.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [(b"ar", "أُبلغ عن فقدان هذا الجهاز."), (b"en", "This device was reported lost."), (b"xx", "Ce")],
+    ids=["Arabic", "English", "one that we lack"],
+)
+def test_a_socket_is_told_in_the_language_of_the_request_that_opened_it(loop, new_session, settings, header, words):
+    settings.LANGUAGE_CODE = "fr"
+    session = new_session(user="7")
+
+    async def talk() -> None:
+        communicator = opened(session)
+        communicator.scope["headers"] = [(b"accept-language", header)]
+        assert (await communicator.connect())[0]
+        await online.aend(str(session.sid), message=online.ready_message("lost_device", "Ihr Team"))
+        told = json.loads(await communicator.receive_from(timeout=20))
+        assert told["message_code"] == "lost_device"
+        assert told["message"].startswith(words)
+        assert told["message"].endswith("Ihr Team")
+        await communicator.disconnect()
 
     loop.run(talk())
 
