@@ -94,7 +94,7 @@ class ActiveOnFilter(ListFilter):
     is seen: it counts until today.
     """
 
-    title = gettext_lazy("day of activity")
+    title = pgettext_lazy("filter by", "day of activity")
     parameter_name = ACTIVE_ON
     texts = {"today": gettext_lazy("Active today"), "yesterday": gettext_lazy("Active yesterday")}
 
