@@ -73,7 +73,14 @@ def lived_in(history, users) -> dict[str, str]:
 def pages_of(there: dict[str, str]) -> dict[str, tuple[dict[str, str], list[str], dict[str, Any] | None]]:
     """Return for each page of the admin: what its address names, queries, and what is posted, if it takes a POST."""
     page = {name: {"object_id": there[name]} for name in ("sid", "row")}
-    every = ["when=today", "when=week", "since=2026-03-08&until=2026-11-01", "state=ended", "q=alice"]
+    every = [
+        "when=today",
+        "when=week",
+        "since=2026-03-08&until=2026-11-01",
+        "active_on=2026-03-08",
+        "state=ended",
+        "q=alice",
+    ]
     return {
         f"{SESSIONS}_numbers": ({}, ["", "range=week", "range=month", f"day={known_server_day()}"], None),
         f"{SESSIONS}_export": ({}, [""], {"format": "csv"}),

@@ -251,7 +251,7 @@ def end_html(sign_in: PastSignIn, live_url: str = "", shown: Callable[[datetime]
     """
     if sign_in.ended_at is None:
         text = gettext("Still signed in")
-        return link_html(live_url, text) if live_url else format_html("{}", text)
+        return format_html('<span class="redsess-living">{}</span>', link_html(live_url, text) if live_url else text)
     at = shown(sign_in.ended_at)
     return fill_html(gettext("about %(time)s"), time=at) if sign_in.ended_is_about else at
 

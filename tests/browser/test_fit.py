@@ -164,6 +164,31 @@ def test_pages_of_the_admin(request: pytest.FixtureRequest, keep_picture: KeepPi
         assert too_weak(page, OURS) == []
 
 
+@pytest.mark.parametrize("path", [LIST, SIGN_INS])
+def test_on_a_phone_the_filters_are_reached_from_the_first_screen(admin: Page, path: str) -> None:
+    admin.set_viewport_size({"width": 390, "height": 800})
+    admin.goto(path)
+    filters, show = admin.locator("#changelist-filter"), admin.get_by_role("link", name="Filters", exact=True)
+    expect(filters).to_be_hidden()
+    expect(show).to_be_in_viewport()
+    # It needs no script.
+    show.click()
+    expect(filters).to_be_in_viewport()
+    assert admin.evaluate(FITS)
+    admin.get_by_role("link", name="Hide the filters").click()
+    expect(filters).to_be_hidden()
+    expect(show).to_be_in_viewport()
+    admin.set_viewport_size({"width": 1280, "height": 800})
+    expect(filters).to_be_visible()
+    expect(show).to_be_hidden()
+
+
+def test_the_column_of_places_is_wide_enough_for_a_browser_and_a_place(admin: Page) -> None:
+    admin.goto(SIGN_INS)
+    assert (admin.locator("#result_list th.column-sender").bounding_box() or {})["width"] >= 190
+    assert admin.evaluate(FITS)
+
+
 def test_pages_in_each_language(admin: Page, keep_picture: KeepPicture) -> None:
     ended = (SIGN_INS + "?reason=kicked", "sign-ins")
     paths = (*pages_of_admin(admin), (LIST + "confirm/?q=kavya", "confirm-one"), ended, (OWN, "own"))

@@ -292,7 +292,8 @@ class SignInAdmin(pages.ListAdmin):
         """Show when the session has ended, why, by whom, and the beginning of the message."""
         end = pages.end_html(row.past, row.live_url)
         if row.past.ended_at is None:
-            return pages.labelled_html(gettext("ended"), end)
+            # It says all, without the label of an end.
+            return end
         message = pages.message_html(row.past.message) + pages.note_html(row.past.internal_note, pages.MESSAGE_MAX)
         return pages.labelled_html(
             gettext("ended"), format_html("<div>{}<br>{}{}</div>", end, self._how_ended(row), message)

@@ -120,8 +120,8 @@ class ActiveOnFilter(ListFilter):
             query = changelist.get_query_string({ACTIVE_ON: value}, remove=[PAGE_VAR])
             yield {"selected": self.given == value, "query_string": query, "display": text}
         if self.day and self.given not in self.texts:
-            text = gettext("Active on %(day)s") % {"day": date_format(self.day)}
-            yield {"selected": True, "query_string": changelist.get_query_string(), "display": text}
+            words = gettext("Active on %(day)s") % {"day": date_format(self.day)}
+            yield {"selected": True, "query_string": changelist.get_query_string(), "display": words}
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         if self.day is None:

@@ -82,8 +82,16 @@ def test_filters_are_those_of_the_page(alice, root, rows) -> None:
     assert found(root, unproven="true") == [three]
     assert found(root, until="2029-01-01") == found(root, when="today") == []
     assert found(root, since="2029-01-01", until="2031-01-01") == [three, two, one]
+    assert found(root, active_on="2029-01-01") == []
     assert status(root, "get", "history", who_ended="x") == 422
-    for query in ({"state": "x"}, {"when": "x"}, {"since": "x"}, {"until": "2030-02-30"}, {"browser": "x"}):
+    for query in (
+        {"state": "x"},
+        {"when": "x"},
+        {"since": "x"},
+        {"until": "2030-02-30"},
+        {"active_on": "today"},
+        {"browser": "x"},
+    ):
         assert status(root, "get", "history", **query) == 422
 
 

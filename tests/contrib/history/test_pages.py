@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import lxml.html
@@ -224,6 +224,47 @@ def test_dates_are_days_of_the_local_time_zone(admin_client, users, settings) ->
     ):
         assert names(admin_client, **query) == found, query
     assert 'value="' + long_ago in admin_client.get(LIST, {"until": long_ago, "q": "carol"}).text
+
+
+@pytest.mark.clock
+def test_a_day_has_the_sign_ins_that_were_active_on_it(admin_client, users, settings) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    today = timezone.localdate()
+    noon = {days: noon_of(today - timedelta(days=days)) for days in range(6)}
+
+    def sign_in(name: str, began: int, seen: int | None, ended: int | None = None) -> None:
+        at = timezone.now() - noon[began]
+        last_seen_at = None if seen is None else noon[seen]
+        row(users[name], ago=at, last_seen_at=last_seen_at, ended_at=None if ended is None else noon[ended])
+
+    # Days ago: began on the first, was last seen on the second, has ended on the third.
+    sign_in("alice", 4, 2, 1)
+    sign_in("bob", 3, 3, 0)
+    sign_in("carol", 2, 2)
+    for days, found in ((5, []), (4, ["alice"]), (3, ["bob", "alice"]), (2, ["carol", "alice"]), (1, ["carol"])):
+        day = today - timedelta(days=days)
+        assert names(admin_client, active_on=str(day)) == found, days
+    # Nobody records when a session is seen that still lives.
+    assert names(admin_client, active_on="today") == names(admin_client, active_on="yesterday") == ["carol"]
+    assert names(admin_client, active_on=str(today + timedelta(days=1))) == []
+    assert names(admin_client, active_on="2026-02-31") == names(admin_client, active_on="") == ["carol", "bob", "alice"]
+    # One whose last request is not known was there until it ended.
+    SignIn.objects.update(last_seen_at=None)
+    assert names(admin_client, active_on="yesterday") == ["carol", "bob", "alice"]
+    page = admin_client.get(LIST, {"active_on": "yesterday"})
+    assert "Filters: Active yesterday." in Page(page).text
+    assert f'name="active_on" value="{today - timedelta(days=1)}"' in page.text
+
+
+def noon_of(day: date) -> datetime:
+    return timezone.make_aware(datetime.combine(day, time(12)))
+
+
+def test_a_sign_in_whose_session_lives_has_not_the_label_of_an_end(admin_client, users) -> None:
+    row(users["alice"])
+    text = Page(admin_client.get(LIST)).text
+    assert "Still signed in" in text
+    assert "Ended Still" not in text
 
 
 def test_the_list_counts_so_far_and_leads_to_older_ones_by_date(admin_client, users, monkeypatch) -> None:
