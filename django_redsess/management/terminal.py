@@ -343,7 +343,9 @@ def _outage_text(error: SessionStoreUnavailable) -> str:
     """Describe an outage, and name the setting to change. An outage without a known cause has no such setting."""
     if not error.cause:
         return str(error)
-    return f"{error.cause.rstrip('.')}. {error.setting}"
+    wait = error.setting.removeprefix("None: ")
+    advice = f"What to change: {error.setting}" if wait == error.setting else f"{wait[:1].upper()}{wait[1:]}"
+    return f"{error.cause.rstrip('.')}. {advice}"
 
 
 LINE_SECONDS = 5

@@ -125,7 +125,10 @@ OWN = {
     "install": {"settings": 'INSTALLED_APPS += ["shop"]\nALLOWED_HOSTS = ["*"]'},
     "signing-in-as": {"settings": 'INSTALLED_APPS += ["hijack"]'},
     # What "curl" fetches.
-    "networks": {"file": ("tor-exits.txt", "198.51.100.7\n2001:db8::/32  # a network\n")},
+    "networks": {
+        "names": "User.objects.get_or_create(username='ada')",
+        "file": ("tor-exits.txt", "198.51.100.7\n2001:db8::/32  # a network\n"),
+    },
     "admin-pages": {"settings": 'INSTALLED_APPS.insert(0, "unfold")'},
     "viewed-items": {
         "urls": """
