@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_lazy, ngettext, pgettext
 
 from django_redsess.admin.access import access_to_sessions
-from django_redsess.admin.blocking import shown_block
+from django_redsess.admin.blocking import question_url, shown_block
 from django_redsess.admin.pages import USER, end_url, link_html, paragraph_html, sessions_url, users_query
 from django_redsess.admin.question import ask_before_end
 from django_redsess.admin.users import recent_sign_ins, sign_ins_table
@@ -36,13 +36,18 @@ def _put_around(response: TemplateResponse, template: str, context: dict[str, An
     response.template_name = template
 
 
+def _button_html(url: str, text: str) -> SafeString:
+    return format_html(' <a class="redsess-button" href="{}">{}</a>', url, text)
+
+
 class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
     """
     For the admin of your user model: show the user's sessions on the user's page, and add an action that ends them.
 
     Use it as ``class UserAdmin(UserSessionsMixin, django.contrib.auth.admin.UserAdmin)``. Administrators who may view
-    online sessions see them. Administrators who may end online sessions also get a button and the action. If sign-ins
-    are kept, administrators who may view them see the last five. The user's history links to both.
+    online sessions see them. Administrators who may end online sessions also get a button and the action. Those who may
+    block users get a button for a user who is not signed in. If sign-ins are kept, administrators who may view them see
+    the last five. The user's history links to both.
     """
 
     class Media:
@@ -65,7 +70,7 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
             user_ids = [user_id_of(obj)]
             # Django calls the method that shows the field, and passes no request.
             obj.redsess_sessions = access.sessions().of_users(user_ids)
-            obj.redsess_block = shown_block(access, obj)
+            obj.redsess_block, obj.redsess_block_url = shown_block(access, obj), question_url(access, obj)
             if access.may_end():
                 obj.redsess_end_url = end_url(request, self.admin_site, query=users_query(user_ids))
             fields.append("online_sessions")
@@ -124,18 +129,20 @@ class UserSessionsMixin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subs
     def online_sessions(self, user: AbstractBaseUser) -> str:
         """Show how many sessions the user has and may have, with a link to them, and a button if they may be ended."""
         user_id, limit = user_id_of(user), paragraph_html(user_limit.describe(user))
-        if block := getattr(user, "redsess_block", None):
+        block, block_url = getattr(user, "redsess_block", None), getattr(user, "redsess_block_url", "")
+        if block:
             limit += render_to_string(
                 "admin/django_redsess/onlinesession/block.html", {"block": block, "is_apart": True}
             )
         sessions: SessionQuerySet = getattr(user, "redsess_sessions", OnlineSession.online.of_users([user_id]))
         count = sessions.count()
         if not count:
-            return format_html("{}{}", gettext("This user is not signed in."), limit)
+            button = _button_html(block_url, gettext("Block the user")) if block_url and not block else ""
+            return format_html("{}{}{}", gettext("This user is not signed in."), button, limit)
         text = ngettext("%(count)d session", "%(count)d sessions", count) % {"count": count}
         html = link_html(sessions_url("changelist", self.admin_site, query={USER: user_id}), text)
         if url := getattr(user, "redsess_end_url", ""):
-            html += format_html(' <a class="redsess-button" href="{}">{}</a>', url, gettext("End all of them"))
+            html += _button_html(url, gettext("End all of them"))
         return html + limit
 
     @admin.display(description=gettext_lazy("last sign-ins"))

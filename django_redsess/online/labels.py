@@ -38,7 +38,6 @@ from django.utils.translation.trans_real import translation
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.ending import confirmed_too_few
-from django_redsess.session.blocks import Block
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import current_time, drive, time_of
@@ -145,14 +144,6 @@ def shortly(at: datetime) -> SafeString:
     text %= {name: avoid_wrapping(part) for name, part in parts.items()}
     html = '<time class="redsess-time" datetime="{}" title="{}">{}</time>'
     return format_html(html, local.isoformat(), exactly(at), text)
-
-
-def block_text(block: Block | None) -> str:
-    """Say until when a user is blocked, with the message. ``""`` for no block."""
-    if block is None:
-        return ""
-    text = gettext("Blocked until %(time)s.") % {"time": exactly(block.until)}
-    return " ".join(filter(None, (text, block.message)))
 
 
 def confirmation_text(confirmed_by: int | None) -> str:

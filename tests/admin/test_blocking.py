@@ -84,11 +84,14 @@ def test_who_is_not_signed_in_is_blocked_from_an_empty_search(admin_client, user
     page = Page(admin_client.get(LIST, {"q": "bob"}))
     response = admin_client.get(page.links["Block the user"])
     assert asked(response) == 0
+    of_user = f"/admin/auth/user/{users['bob'].pk}/change/"
+    assert offered(admin_client.get(Page(admin_client.get(of_user)).links["Block the user"])) == offered(response)
     answer(admin_client, response, block=offered(response)[0], reason="lost_device", message="Call us.")
     found = online.block_of(users["bob"])
     assert (found.message_code, found.message) == ("lost_device", "This device was reported lost. Call us.")
+    assert "Block the user" not in Page(admin_client.get(of_user)).links
     # It says so, wherever one looks for the user.
-    for url in (f"{LIST}?q=bob", page.links["Block the user"], f"/admin/auth/user/{users['bob'].pk}/change/"):
+    for url in (f"{LIST}?q=bob", page.links["Block the user"], of_user):
         assert re.search(r"Blocked until .* Call us\.", Page(admin_client.get(url)).text)
 
 
