@@ -32,7 +32,7 @@ def test_the_first_page_has_the_zone_of_the_browser(
     browser: Browser, demo_with: Callable[[str], Demo], name: str, password: str, path: str
 ) -> None:
     # Its policy allows files of the site only.
-    demo = demo_with("strict")
+    demo = demo_with("plain")
     page, loaded = visit(browser, demo, name, password)
     page.goto(path)
     expect(page.get_by_text(ZONE)).to_be_visible()
@@ -48,7 +48,7 @@ def test_a_site_that_deletes_the_cookie_each_time_has_each_page_loaded_once_more
     browser: Browser, demo_with: Callable[[str], Demo]
 ) -> None:
     delete = "document.cookie = 'redsess_time_zone=; path=/; max-age=0'"
-    page, loaded = visit(browser, demo_with("strict"), "elif", PASSWORD, script=delete)
+    page, loaded = visit(browser, demo_with("plain"), "elif", PASSWORD, script=delete)
     page.goto(OWN)
     for _ in range(2):
         page.reload()
@@ -58,7 +58,7 @@ def test_a_site_that_deletes_the_cookie_each_time_has_each_page_loaded_once_more
 
 
 def test_without_scripts_times_are_in_the_zone_of_the_site(browser: Browser, demo_with: Callable[[str], Demo]) -> None:
-    context = browser.new_context(base_url=demo_with("strict").url, timezone_id=ZONE, java_script_enabled=False)
+    context = browser.new_context(base_url=demo_with("plain").url, timezone_id=ZONE, java_script_enabled=False)
     page = context.new_page()
     sign_in(page, "elif", PASSWORD)
     page.goto(OWN)
