@@ -56,7 +56,7 @@ OBJECTS: tuple[Model, ...] = (
         internal_note="Called back, 28 Nov.",
     ),
     BlockCopy(user_id=12, until=LATE),
-    BlockCopy(user_id=13, until=SOON, message="Call us.", by="1", internal_note="Called back, 28 Nov."),
+    BlockCopy(user_id=13, until=SOON, message="known_password\tCall us.", by="1", internal_note="Called back, 28 Nov."),
 )
 """A sign-in and a block with as little as they may have, and one of each with all."""
 
