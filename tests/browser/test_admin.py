@@ -55,6 +55,22 @@ def test_a_session_is_ended_with_the_keyboard_alone(admin: Page) -> None:
     assert User.objects.get(username="hugo").is_active
 
 
+def test_a_user_who_is_not_signed_in_is_blocked_and_let_in_with_the_keyboard_alone(admin: Page) -> None:
+    User.objects.create_user("otto")
+    admin.goto(f"{LIST}?q=otto")
+    link = admin.get_by_role("link", name="Block the user")
+    expect(link).to_have_accessible_description("otto is not signed in.")
+    for reached, said in (
+        (link, "You can block otto for a time."),
+        (admin.get_by_role("button", name="Block for a day"), "otto can’t sign in until"),
+        (admin.get_by_role("button", name="Lift the block of otto"), "otto can sign in again."),
+    ):
+        reached.focus()
+        admin.keyboard.press("Enter")
+        expect(admin.get_by_text(said)).to_be_visible()
+    expect(link).to_be_visible()
+
+
 STRANGE = ["<b>bold</b>", "a\0b", "line\nbreak", "cr\r", " blanks ", "_5F", "a/b", "..", "\u202eevil", "漢" * 21]
 
 
