@@ -359,8 +359,8 @@ def _state_file(port: int, redis_url: str, url: str) -> Iterator[None]:
     # The URL may hold a password.
     path.touch(mode=0o600)
     state = {"redis_url": redis_url, "partitions": settings.REDSESS["PARTITIONS"], "clicks": _clicks()}
-    # Commands in another terminal are to have the same apps and the same session engine.
-    given = {name: os.environ.get(name) for name in ("HISTORY", "MOVE")}
+    # Commands in another terminal are to have the same apps, session engine and places.
+    given = {name: os.environ.get(name) for name in ("HISTORY", "MOVE", "PLACES")}
     path.write_text(json.dumps({**state, **given, "url": url, "pid": os.getpid()}))
     try:
         yield

@@ -44,6 +44,9 @@ REDIS_URL = os.environ.get("REDIS_URL")
 # REDIS_URL wins over the server of a running demo.
 _DEMO = {} if REDIS_URL else running_demo()
 
+# A command beside the demo has its apps, its session engine and its places. Tests that run beside it have not.
+_BESIDE = _DEMO if Path(sys.argv[0]).name == "manage.py" else {}
+
 SECRET_KEY = "the demo shop's key, known to everyone: never use it for a real site"
 DEBUG = True
 ALLOWED_HOSTS = ["*"]
@@ -135,7 +138,7 @@ REDSESS: dict[str, Any] = {
     "VIEWED_VIEWS": {"shop:product": "slug"},
     "VIEWED_RESOLVE": "testproject.shop.models.products_by_slug",
     # The demo's own.
-    "PLACES": os.environ.get("PLACES"),
+    "PLACES": os.environ.get("PLACES") or _BESIDE.get("PLACES"),
 }
 
 # In the demo, mails are written to files.
@@ -144,9 +147,6 @@ if url := os.environ.get("DEMO_URL"):
     EMAIL_FILE_PATH = DEMO_DIR / "mails"
     DEFAULT_FROM_EMAIL = "Lull & Gust <shop@shop.example>"
     REDSESS |= {"HISTORY_NOTIFY": True, "HISTORY_SITE_URL": url}
-
-# A command beside the demo has its apps and its session engine. Tests that run beside it have not.
-_BESIDE = _DEMO if Path(sys.argv[0]).name == "manage.py" else {}
 
 # Only in the demo, and beside it: the tests of the shop's pages and of the engine have it where they are about it.
 if url := os.environ.get("DEMO_URL") or _BESIDE.get("url"):
