@@ -146,7 +146,7 @@ if url := os.environ.get("DEMO_URL"):
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     EMAIL_FILE_PATH = DEMO_DIR / "mails"
     DEFAULT_FROM_EMAIL = "Lull & Gust <shop@shop.example>"
-    REDSESS |= {"HISTORY_NOTIFY": True, "HISTORY_SITE_URL": url}
+    REDSESS |= {"HISTORY_NOTIFY": True, "HISTORY_SITE_URL": url, "HISTORY_MAILER": "testproject.mails.send"}
 
 # Only in the demo, and beside it: the tests of the shop's pages and of the engine have it where they are about it.
 if url := os.environ.get("DEMO_URL") or _BESIDE.get("url"):

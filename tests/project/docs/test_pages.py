@@ -1,6 +1,7 @@
 """All pages of the documentation: links, code and pictures, and each name of the code that they mention exists."""
 
 import ast
+import builtins
 import importlib
 import importlib.util
 import re
@@ -189,3 +190,27 @@ def test_every_line_that_is_logged_is_on_the_page_for_troubles() -> None:
     written = {re.sub(r"%(\.\d)?[a-z]", "", text) for _, _, text in source.logged()}
     assert len(written) > 15
     assert sorted(text for text in written if not any(re.fullmatch(each, text) for each in patterns)) == []
+
+
+SETTINGS_OF_A_READER = {"CACHES", "DATABASES", "INSTALLED_APPS", "MIDDLEWARE", "REDSESS", "TEMPLATES"}
+"""What a project has that Django's startproject and "Install" have made."""
+
+
+def test_settings_of_guides_add_to_what_a_reader_has_and_import_what_they_use() -> None:
+    seen = 0
+    for page in sorted((DOCS / "howto").glob("*.rst")):
+        for block in blocks(page):
+            if block.language != "python" or not block.heading.startswith("shop/settings.py"):
+                continue
+            seen += 1
+            names = [node for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.Name)]
+            stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+            used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+            imported = set(re.findall(r"^(?:from \S+ )?import (\w+)", block.text, re.MULTILINE))
+            where = f"{page.name}: {block.heading}"
+            assert used - stored - imported - SETTINGS_OF_A_READER - set(dir(builtins)) == set(), where
+            replaced = set(re.findall(r"^(\w+) = ", block.text, re.MULTILINE)) & SETTINGS_OF_A_READER
+            replaced |= set(re.findall(r'^\w+\[.*\]\["OPTIONS"\] = ', block.text, re.MULTILINE))
+            # There, a reader is told to add only the entry, if there are others.
+            assert replaced <= ({"CACHES", "REDSESS"} if page.name == "install.rst" else set()), where
+    assert seen > 30

@@ -1,4 +1,5 @@
 import ast
+import json
 import os
 import re
 import signal
@@ -62,6 +63,9 @@ def test_demo_stops_all_that_it_started(tmp_path: Path, cluster: str, number: si
         command = [sys.executable, "testproject/manage.py", "cleansessions", "--check"]
         check = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40)
         assert check.returncode == 0, check.stderr
+        command = [sys.executable, "testproject/manage.py", "online", "--json"]
+        listed = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=40).stdout
+        assert any(json.loads(line)["place"] for line in listed.splitlines())
         os.killpg(demo.process.pid, number)
         assert demo.process.wait(timeout=20) == 0
         told = demo.output.read_text()
