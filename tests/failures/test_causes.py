@@ -13,8 +13,10 @@ import redis as redis_py
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from django.test import AsyncClient, Client
-from redis.exceptions import RedisError
+from redis.exceptions import ClusterDownError, MasterDownError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 
+from django_redsess.transport.causes import setting_to_change
 from testproject.servers import Server, available
 from tests.helpers.clusters import use_cluster
 from tests.helpers.outages import TIMEOUT, caches, frozen, full, replica, without_disk, without_replicas
@@ -160,6 +162,34 @@ def test_a_pool_without_a_free_connection_names_its_option(visitors, own_server,
     give(pool(), held)
     assert "all connections to it are in use" in cause
     assert setting.startswith("max_connections in OPTIONS of CACHES['sessions']")
+
+
+@pytest.mark.slow
+def test_a_server_that_reads_its_data_says_to_wait(visitors, server, settings) -> None:
+    slowly = ("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+    with closing(Server(server.binary, *slowly)) as loading:
+        loading.client.eval("for n = 1, 3000 do redis.call('SET', 'other:' .. n, n) end", 0)
+        loading.client.save()
+        loading.stop()
+        loading.start()
+        settings.CACHES = caches(loading.url)
+        told = told_to(visitors[0])
+    assert (" is starting: " in told[0], told[1]) == (True, "None: wait until the server has read its data."), told
+
+
+@pytest.mark.parametrize(
+    ("error", "setting"),
+    [
+        (ClusterDownError("The cluster is down"), "cluster-require-full-coverage of the nodes"),
+        (MasterDownError("Link with MASTER is down"), "LOCATION of CACHES['sessions'] names a replica."),
+        (RedisConnectionError("max number of clients reached"), "maxclients of the server"),
+        (ResponseError("DENIED Redis is running in protected mode"), "requirepass of the server"),
+        (RedisError("something else"), "LOCATION of CACHES['sessions'] names the server: 'manage.py check' says"),
+    ],
+    ids=repr,
+)
+def test_what_other_errors_name(error: RedisError, setting: str) -> None:
+    assert setting_to_change(error).startswith(setting)
 
 
 def test_another_kind_of_server_is_an_outage_that_says_so(visitors, settings) -> None:
