@@ -168,12 +168,12 @@ def sessions(
     most its latest 5 000 sign-ins.
 
     ``network`` keeps the sessions of an address or a network, such as ``"198.51.100.0/24"``. The beginning of an
-    address is one, too: ``"198.51.100"``, ``"2001:db8:"``. So is the name of a file in the setting ``NETWORKS``. Several
-    networks, as a list of such texts, keep the sessions of any of them. ``browser`` is a browser, or the beginning of its name with
-    its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system, such as ``"Windows"``. Case does
-    not matter. ``device_bound`` keeps the sessions that are bound to a device, or with False those that are not. With
-    any of these, only the newest 10 000 sessions are looked through, by sign-in or by last seen. The
-    section "How far a search looks" of the reference says more.
+    address is one, too: ``"198.51.100"``, ``"2001:db8:"``. So is the name of a file in the setting ``NETWORKS``.
+    Several networks, as a list of such texts, keep the sessions of any of them. ``browser`` is a browser, or the
+    beginning of its name with its version: ``"firefox"``, ``"Chrome 120"``. ``system`` is an operating system, such as
+    ``"Windows"``. Case does not matter. ``device_bound`` keeps the sessions that are bound to a device, or with False
+    those that are not. With any of these, only the newest 10 000 sessions are looked through, by sign-in or by last
+    seen. The section "How far a search looks" of the reference says more.
 
     Raises ValueError for an impossible ``order``, a negative ``offset`` or ``active_seconds``, too many users, or a
     ``network`` that is none. With several :confval:`PARTITIONS`, ``offset`` must be below 10 000, except for the
