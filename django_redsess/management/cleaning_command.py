@@ -23,6 +23,7 @@ from django_redsess.management.terminal import (
     StopRequest,
     command_errors,
     is_terminal,
+    outage_text,
     print_line,
     progress_bar,
 )
@@ -188,12 +189,10 @@ class CleaningCommand(CommandWithExamples):
 
     def _refuse_outage(self, error: SessionStoreUnavailable, next_try: float) -> None:
         """Raise an error unless a pass is to wait for the server until ``next_try``."""
-        if error.lasts:
-            raise CommandError(str(error)) from error
-        if self._answered is None:
+        if error.lasts or self._answered is None:
             raise error
         if next_try - self._answered > PATIENCE_SECONDS:
-            raise CommandError(f"{error} Nothing is lost: {self.retry_advice()}.") from error
+            raise CommandError(f"{outage_text(error)} Nothing is lost: {self.retry_advice()}.") from error
 
     def _run(self) -> None:
         forever = self.options["forever"]

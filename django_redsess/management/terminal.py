@@ -327,7 +327,7 @@ def command_errors() -> Iterator[None]:
     try:
         yield
     except SessionStoreUnavailable as error:
-        raise CommandError(_outage_text(error)) from error
+        raise CommandError(outage_text(error)) from error
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
     except KeyboardInterrupt:
@@ -339,7 +339,7 @@ def command_errors() -> Iterator[None]:
         raise CommandError(f"The database fails: {failed}. If a table is missing, run 'manage.py migrate'.") from error
 
 
-def _outage_text(error: SessionStoreUnavailable) -> str:
+def outage_text(error: SessionStoreUnavailable) -> str:
     """Describe an outage, and name the setting to change. An outage without a known cause has no such setting."""
     if not error.cause:
         return str(error)
