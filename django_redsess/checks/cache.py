@@ -33,6 +33,7 @@ TO_SENTINELS = (
     "'django_redis.pool.SentinelConnectionFactory', and 'SENTINELS': [('host', 26379), …]. LOCATION is "
     "'redis://name/0', with the name of the master as the sentinels have it."
 )
+OF_DJANGO_REDIS = f"OPTIONS in upper case are for django-redis: set BACKEND to {caches.DJANGO_REDIS.path!r}."
 NUMBERS_OF_UNFIT = {"entry": "E004", "backend": "E069", "option": "E070"}
 
 
@@ -64,6 +65,8 @@ def check_cache(**kwargs: Any) -> list[checks.CheckMessage]:
         hint = (
             f"Check its OPTIONS in the documentation of {backend.name} and redis-py. ShardClient can't keep sessions."
         )
+        if backend is caches.DJANGO and named and named[0].isupper():
+            hint = f"{OF_DJANGO_REDIS} Those of {backend.name} are redis-py's, such as 'socket_timeout'."
         return [problem("E004", f"{subject}, which can't be used ({said}).", hint)]
     return []
 

@@ -59,6 +59,23 @@ def test_a_cache_that_cannot_be_connected_to_is_refused_without_its_url(set_cach
 
 
 @pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("SOCKET_CONNECT_TIMEOUT", "OPTIONS in upper case are for django-redis: set BACKEND to 'django_redis.cache."),
+        ("PASSWORD", "OPTIONS in upper case are for django-redis: set BACKEND to 'django_redis.cache."),
+        ("CLIENT_CLASS", "OPTIONS in upper case are for django-redis: set BACKEND to 'django_redis.cache."),
+        ("tiemout", "Check its OPTIONS in the documentation of Django's RedisCache"),
+    ],
+)
+def test_options_of_django_redis_in_an_entry_of_django_are_named(set_cache, settings, server, option, hint) -> None:
+    settings.CACHES = {**settings.CACHES, "sessions": entry("Django", server.url, **{option: "hush"})}
+    [error] = messages()
+    assert (error.id, f"(TypeError: {option})" in error.msg) == ("django_redsess.E004", True)
+    assert error.hint.startswith(hint)
+    assert "hush" not in error.msg + error.hint
+
+
+@pytest.mark.parametrize(
     ("ours", "theirs"),
     [
         ("redis://127.0.0.1:{port}/3", "redis://localhost:{port}?db=3"),
