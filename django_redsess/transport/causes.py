@@ -24,8 +24,8 @@ class _Kind(NamedTuple):
 
 
 WRITE_AS = (
-    "Write it as 'redis://user:password@host:6379/1'. In a password, write / as %2F, ? as %3F, # as %23, [ as %5B, "
-    "] as %5D, a comma as %2C and a semicolon as %3B."
+    "Write it as 'redis://user:password@host:6379/1', without the user if there is none. In a password, write / as "
+    "%2F, ? as %3F, # as %23, [ as %5B, ] as %5D, a comma as %2C and a semicolon as %3B."
 )
 
 _KINDS: Sequence[_Kind] = (
