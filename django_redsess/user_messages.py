@@ -54,12 +54,8 @@ def ready_message(code: str, words: str = "") -> str:
     200 characters. Raises ValueError for an unknown code, and for more words.
     """
     if code not in ready_messages():
-        raise ValueError(unknown_code_text(code))
+        raise ValueError(f"{code!r} is no code of a ready-made message. The codes: {', '.join(ready_messages())}.")
     return f"{code}{TAB}{check_message(clean_text(words))}"
-
-
-def unknown_code_text(code: str) -> str:
-    return f"{code!r} is no code of a ready-made message. The codes: {', '.join(ready_messages())}."
 
 
 def check_message(message: str) -> str:

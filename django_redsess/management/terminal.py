@@ -22,14 +22,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from redis.exceptions import ResponseError
 
-from django_redsess.conf import MESSAGE_MAX
+from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.documentation import page_url
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import Session
 from django_redsess.online.labels import printable
 from django_redsess.querysets import user_key, users_by_id
 from django_redsess.session.store import user_id_of
-from django_redsess.user_messages import check_message, clean_text, ready_message, ready_messages, unknown_code_text
+from django_redsess.user_messages import check_message, clean_text, ready_message
 
 if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
@@ -299,8 +299,8 @@ def message_of(options: Mapping[str, Any]) -> str:
     """Return the message that the options of a command name. Raises CommandError for a wrong one."""
     code, words = options["message_code"], clean_text(options["message"])
     try:
-        if code and code not in ready_messages():
-            raise CommandError(f"--message-code: {unknown_code_text(code)}")
+        if code and code not in conf.END_MESSAGES:
+            raise CommandError(f"--message-code: {code!r} is not in END_MESSAGES: {', '.join(conf.END_MESSAGES)}.")
         return ready_message(code, words) if code else check_message(words)
     except ValueError as error:
         raise CommandError(f"--message: {error}") from error

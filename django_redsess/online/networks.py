@@ -9,6 +9,7 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from pathlib import Path
+from stat import S_ISREG
 
 from django_redsess.conf import conf
 from django_redsess.session.client import parse_network
@@ -110,6 +111,9 @@ def read_list(name: str) -> Networks:
         found = path.stat()
     except OSError as error:
         raise _unreadable(path, error) from error
+    if not S_ISREG(found.st_mode):
+        # A pipe or a device may never end.
+        raise NetworkListError(f"{path} is not a regular file.")
     return _read_version(path, (found.st_mtime_ns, found.st_size, found.st_ino), conf.CLIENT_ADDRESS)
 
 

@@ -198,10 +198,12 @@ def test_programs_get_the_code_and_the_words(history, operator, alice, reader, l
 
 
 def test_an_unknown_code_is_refused_and_named(operator, reader) -> None:
-    body = {"ids": [sid_of(reader)], "message_code": "lost", "message": ""}
-    answer = ask(operator, "post", "sessions/end", body)
-    assert answer.status_code == 422
-    assert "lost_device" in answer.json()["detail"]
+    # The second is ours: it says what no operator has done.
+    for code in ("lost", "ended_by_user"):
+        body = {"ids": [sid_of(reader)], "message_code": code, "message": ""}
+        answer = ask(operator, "post", "sessions/end", body)
+        assert answer.status_code == 422
+        assert "lost_device" in answer.json()["detail"]
     with pytest.raises(ValueError, match=r"'lost' is no code of a ready-made message. The codes: .*lost_device"):
         online.ready_message("lost")
 

@@ -71,8 +71,8 @@ def test_a_ready_made_message_is_named_by_its_code(users) -> None:
     [block] = online.blocked()
     words = "Somebody else may have known your password. Please change it. Call us."
     assert (block.message_code, block.message) == ("known_password", words)
-    for wrong in (["--message-code", "stolen"], ["--message-code", "lost_device", "--message", "x" * 201]):
-        with pytest.raises(CommandError, match=r"--message-code: 'stolen' is no code|at most 200 characters"):
+    for wrong in (["--message-code", "ended_by_user"], ["--message-code", "lost_device", "--message", "x" * 201]):
+        with pytest.raises(CommandError, match=r"'ended_by_user' is not in END_MESSAGES|at most 200 characters"):
             run("bob", "--for", "7d", *wrong)
     with pytest.raises(CommandError, match="--message-code goes with --for"):
         run("alice", "--lift", "--message-code", "lost_device")

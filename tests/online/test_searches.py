@@ -1,7 +1,7 @@
 """Searching by network, browser, operating system and binding to a device, and ending what is found."""
 
 from collections.abc import Callable
-from os import urandom
+from os import mkfifo, urandom
 from typing import Any
 
 import pytest
@@ -110,6 +110,13 @@ def test_a_list_of_the_settings_is_a_network_with_a_name(arrive, settings, tmp_p
     path.write_text("203.0.113.0/24\nnonsense\n")
     with pytest.raises(ValueError, match=r"exits\.txt, line 2: 'nonsense' is neither an address nor a network"):
         online.count(network="exits")
+
+
+def test_a_list_that_is_a_pipe_is_refused_and_not_waited_for(settings, tmp_path) -> None:
+    mkfifo(tmp_path / "pipe")
+    settings.REDSESS = {**settings.REDSESS, "NETWORKS": {"exits": tmp_path / "pipe"}}
+    with pytest.raises(ValueError, match="pipe is not a regular file"):
+        online.sessions(network="exits")
 
 
 def test_a_search_by_browser_or_system_finds_those_with_it(arrive) -> None:

@@ -20,13 +20,13 @@ from pydantic import (
 )
 
 from django_redsess import online
-from django_redsess.conf import MESSAGE_MAX
+from django_redsess.conf import MESSAGE_MAX, conf
 from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.online.fields import BLOCK, OWN_SESSION, SESSION, SIGN_IN, iso_time
 from django_redsess.online.fields import Field as DescribedField
 from django_redsess.online.listing import SIDS_MAX, USERS_MAX
 from django_redsess.problems import TYPES, WRONG_CURSOR
-from django_redsess.user_messages import clean_text, ready_message, ready_messages
+from django_redsess.user_messages import clean_text, ready_message
 
 LIMIT, LIMIT_MAX = 50, 100
 
@@ -48,8 +48,8 @@ def _as_text(value: Any) -> Any:
 
 
 def _known_code(value: str) -> str:
-    if value and value not in ready_messages():
-        raise ValueError(f"a code of a ready-made message: {', '.join(ready_messages())}")
+    if value and value not in conf.END_MESSAGES:
+        raise ValueError(f"a code of END_MESSAGES: {', '.join(conf.END_MESSAGES)}")
     return value
 
 
