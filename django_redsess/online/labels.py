@@ -11,7 +11,6 @@ user, that of the browser, the site's ``TIME_ZONE``. The static file ``zone.js``
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -38,16 +37,10 @@ from django.utils.translation.trans_real import translation
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online.ending import confirmed_too_few
+from django_redsess.session.client import ZONE_COOKIE, is_zone_of_site, zone_of_browser
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.steps import current_time, drive, time_of
-
-ZONE_COOKIE = "redsess_time_zone"
-"""The cookie with the name of the browser's time zone, such as ``Europe/Paris``."""
-
-# No path, and none of the names in small letters: "localtime" is the server's, "right/…" counts leap seconds.
-_ZONE_NAME = re.compile(r"[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
-ZONE_NAME_MAX = 64
 
 logger = logging.getLogger("django_redsess")
 
@@ -201,13 +194,12 @@ def in_zone_of(user: Any) -> Iterator[None]:
 @contextmanager
 def in_zone_of_reader(request: HttpRequest) -> Iterator[tzinfo]:
     """Return a context that shows times in the zone of whoever reads the page: see above. It gives the zone."""
-    default: tzinfo = timezone.get_default_timezone()
     zone: tzinfo = timezone.get_current_timezone()
-    if str(zone) == str(default):
+    if is_zone_of_site():
         zone_of_user = _zone_of(request.user) if request.user.is_authenticated else None
         # zone_js() needs it.
         request.redsess_asks_browser = zone_of_user is None  # type: ignore[attr-defined]
-        zone = zone_of_user or _zone_named(request.COOKIES.get(ZONE_COOKIE, "")) or default
+        zone = zone_of_user or zone_of_browser(request) or zone
     with timezone.override(zone):
         yield zone
 
@@ -253,16 +245,6 @@ def _render_in(response: Any, zone: tzinfo) -> None:
         return rendered
 
     response.render = render
-
-
-def _zone_named(name: str) -> tzinfo | None:
-    """Return the zone that a cookie names, or None for any other text."""
-    if len(name) > ZONE_NAME_MAX or not _ZONE_NAME.fullmatch(name):
-        return None
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # No such zone, a file that is none, or a folder.
-        return None
 
 
 def _zone_of(user: Any) -> tzinfo | None:

@@ -22,8 +22,10 @@ from django.utils.translation import gettext
 from django_redsess import observers
 from django_redsess.conf import MESSAGE_MAX
 from django_redsess.exceptions import SignInRefused
+from django_redsess.session.client import is_zone_of_site, zone_of_browser
 from django_redsess.session.reading import TIME_MAX
 from django_redsess.session.record import SEAL_SIZE, USER_ID_MAX
+from django_redsess.signals import request_answered
 from django_redsess.transport import packing, scripts
 from django_redsess.transport.agreement import derived_key
 from django_redsess.transport.connections import server_of
@@ -123,7 +125,9 @@ def refuse_if_blocked(user_id: str) -> Steps[None]:
 
 def blocked_error(block: Block) -> SignInRefused:
     """Return the error for a sign-in of a blocked user."""
-    local = timezone.localtime(block.until)
+    request = request_answered()
+    zone = zone_of_browser(request) if request is not None and is_zone_of_site() else None
+    local = timezone.localtime(block.until, zone)
     text = gettext("You can’t sign in until %(time)s.") % {
         "time": f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
     }

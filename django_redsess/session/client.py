@@ -1,17 +1,27 @@
-"""The sender of a request: its address, its user agent, and the networks that an address belongs to."""
+"""The sender of a request: its address, its user agent, its time zone, and the networks that an address belongs to."""
 
 from __future__ import annotations
 
 import re
+from datetime import tzinfo
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
+from django.utils import timezone
 
 from django_redsess.conf import conf
 from django_redsess.session.compression import deflated_agent, inflated_agent
+
+ZONE_COOKIE = "redsess_time_zone"
+"""The cookie with the name of the browser's time zone: ``Europe/Paris``. ``static/django_redsess/zone.js`` sets it."""
+
+# No path, and none of the names in small letters: "localtime" is the server's, "right/…" counts leap seconds.
+_ZONE_NAME = re.compile(r"[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
+ZONE_NAME_MAX = 64
 
 
 class Client(NamedTuple):
@@ -212,3 +222,19 @@ def _canonical(text: str, how_much: str) -> str:
     if how_much == "truncated":
         return str(ip_network((address, 24 if address.version == 4 else 48), strict=False).network_address)
     return str(address)
+
+
+def is_zone_of_site() -> bool:
+    """Tell whether times are shown in ``TIME_ZONE``: the site has activated no other time zone."""
+    return str(timezone.get_current_timezone()) == str(timezone.get_default_timezone())
+
+
+def zone_of_browser(request: HttpRequest) -> tzinfo | None:
+    """Return the time zone that the browser of ``request`` has named, or None if there is none of that name."""
+    name = request.COOKIES.get(ZONE_COOKIE, "")
+    if len(name) > ZONE_NAME_MAX or not _ZONE_NAME.fullmatch(name):
+        return None
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # No such zone, a file that is none, or a folder.
+        return None

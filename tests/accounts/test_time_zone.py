@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from datetime import timezone as offset
@@ -10,9 +11,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 from django.utils import timezone
 
-from tests.helpers.accounts import sid_of, sign_in
+from django_redsess import online
+from tests.helpers.accounts import PASSWORD, sid_of, sign_in
 from tests.helpers.visitors import cookie_header
 
 pytestmark = pytest.mark.django_db
@@ -158,6 +161,16 @@ def test_every_kind_of_name_is_a_zone(alice, settings, name, shown) -> None:
     browser = sign_in(alice)
     browser.cookies[COOKIE] = name
     assert f"Times are in the time zone {shown}." in browser.get(LIST).text
+
+
+def test_who_is_blocked_reads_until_when_in_the_zone_of_the_browser(alice, settings) -> None:
+    settings.TIME_ZONE = "Asia/Tokyo"
+    online.block(alice, until=timezone.now() + timedelta(hours=1))
+    browser = Client()
+    for value, shown in (("", "JST"), ("Asia/Kolkata", "IST"), ("../Asia/Kolkata", "JST")):
+        browser.cookies[COOKIE] = value
+        page = browser.post("/sign-in-by-form/", {"username": "alice", "password": PASSWORD}).text
+        assert re.search(r"sign in until [^<]* (\w+)\.", page)[1] == shown  # type: ignore[index]
 
 
 def test_the_page_is_not_loaded_again_where_a_message_would_be_lost(alice) -> None:

@@ -61,8 +61,14 @@ def of_csv(text: str) -> File:
         ("SESSION", of_command("online", "--json"), ["is_current"], []),
         ("SIGN_IN", of_admin(SIGN_INS, "csv"), [], []),
         ("SIGN_IN", of_admin(SIGN_INS, "json"), [], []),
-        ("SIGN_IN", of_command("history", "--export", "admin"), [], ["stored_client", "device_cookie"]),
-        ("SIGN_IN", of_command("history", "--export", "admin", "--json"), [], ["stored_client", "device_cookie"]),
+        # What administrators have noted is not for the user.
+        ("SIGN_IN", of_command("history", "--export", "admin"), ["internal_note"], ["stored_client", "device_cookie"]),
+        (
+            "SIGN_IN",
+            of_command("history", "--export", "admin", "--json"),
+            ["internal_note"],
+            ["stored_client", "device_cookie"],
+        ),
     ],
 )
 def test_a_field_that_is_added_is_in_each_file(
