@@ -16,7 +16,7 @@ from django.utils.translation import gettext, ngettext
 
 from django_redsess.online import places
 from django_redsess.signals import Reason
-from django_redsess.user_messages import code_of, words_of
+from django_redsess.user_messages import code_of, message_in_words
 
 if TYPE_CHECKING:
     from django.contrib.admin.sites import AdminSite  # A site may do without the admin.
@@ -62,7 +62,7 @@ class PastSignIn(NamedTuple):
 
     @property
     def message(self) -> str:
-        return words_of(self.stored_message)
+        return message_in_words(self.stored_message)
 
     @property
     def message_code(self) -> str:

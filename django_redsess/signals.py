@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from django.dispatch import Signal
 from django.http import HttpRequest
 
-from django_redsess.user_messages import code_of, words_of
+from django_redsess.user_messages import code_of, message_in_words
 
 __all__ = [
     "BegunSession",
@@ -120,7 +120,7 @@ class EndedSession(NamedTuple):
 
     @property
     def message(self) -> str:
-        return words_of(self.stored_message)
+        return message_in_words(self.stored_message)
 
     @property
     def message_code(self) -> str:

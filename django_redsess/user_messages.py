@@ -74,7 +74,7 @@ def code_of(stored: str) -> str:
     return _parts_of(stored)[0]
 
 
-def words_of(stored: str) -> str:
+def message_in_words(stored: str) -> str:
     """
     Return the words of a stored message, in the active language.
 

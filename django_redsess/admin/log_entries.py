@@ -20,7 +20,7 @@ from django_redsess.online import labels
 from django_redsess.online.labels import printable
 from django_redsess.querysets import users_by_id
 from django_redsess.signals import AdministratorActions, EndedSession, collect_actions
-from django_redsess.user_messages import words_of
+from django_redsess.user_messages import message_in_words
 
 ENTRIES_MAX = 1000
 """Up to so many users of a request get an entry each. For more users, the list gets an entry per thousand users."""
@@ -133,7 +133,7 @@ def save_list_entry(request: HttpRequest, model: type[Model], text: str, query: 
 
 
 def _add_words(entry: LogEntry, message: str, note: str) -> None:
-    told = words_of(message)
+    told = message_in_words(message)
     words = [gettext("Message: %s") % told] if told else []
     if note:
         words.append(gettext("Internal note: %s") % note)

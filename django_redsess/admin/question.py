@@ -28,7 +28,7 @@ from django_redsess.online.listing import SIDS_MAX, count_with_time
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.session.store import user_id_of
-from django_redsess.user_messages import clean_text, ready_message, words_of
+from django_redsess.user_messages import clean_text, message_in_words, ready_message
 
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # So many times as many sessions are read for these rows: some may stay.
@@ -164,7 +164,7 @@ def ask_to_deactivate(access: Access, user: AbstractBaseUser, data: Mapping[str,
     context = {
         "to_deactivate": pages.name_html(str(user)),
         "number": OnlineSession.online.of_users([user_id]).count(),
-        "message": words_of(data["to_users"]),
+        "message": message_in_words(data["to_users"]),
         "note": data["note"],
         "repeated": {**page.parameters, **repeated, "deactivate": user_id, "is_confirmed": "on"},
         "back": page.url(access.site),

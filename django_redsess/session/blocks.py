@@ -33,7 +33,7 @@ from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Pipeline, ScriptCall, Steps, T, time_of
-from django_redsess.user_messages import STORED_MAX, code_of, contact_text, words_of
+from django_redsess.user_messages import STORED_MAX, code_of, contact_text, message_in_words
 
 RestoreResult = Literal["restored", "there", "lifted", "over"]
 
@@ -56,7 +56,7 @@ class Block(NamedTuple):
 
     @property
     def message(self) -> str:
-        return words_of(self.stored_message)
+        return message_in_words(self.stored_message)
 
     @property
     def message_code(self) -> str:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext, ngettext
 from django_redsess.conf import conf, is_integer
 from django_redsess.signals import Reason
 from django_redsess.transport.steps import time_of
-from django_redsess.user_messages import ENDED_BY_USER, code_of, contact_text, words_of
+from django_redsess.user_messages import ENDED_BY_USER, code_of, contact_text, message_in_words
 
 HEADER = "X-Session-Ended"
 
@@ -40,7 +40,7 @@ class Notice(NamedTuple):
 
     @property
     def message(self) -> str:
-        return words_of(self.stored_message)
+        return message_in_words(self.stored_message)
 
     @property
     def message_code(self) -> str:
@@ -80,7 +80,7 @@ def _replaced() -> str:
 def about_another(stored_message: str) -> str:
     """Return the text about the end of another session of the user, in the active language."""
     ended = gettext("One of your sessions was ended.")
-    return " ".join(filter(None, (ended, words_of(stored_message), contact_text())))
+    return " ".join(filter(None, (ended, message_in_words(stored_message), contact_text())))
 
 
 def notice_in(note: str) -> Notice | None:

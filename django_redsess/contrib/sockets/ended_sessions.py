@@ -32,7 +32,7 @@ from django_redsess.transport.keys import Partition, Store, is_sid, keyspace, us
 from django_redsess.transport.packing import pack_command, pack_head
 from django_redsess.transport.partitions import ask_each, batches
 from django_redsess.transport.steps import Steps, adrive
-from django_redsess.user_messages import code_of, words_of
+from django_redsess.user_messages import code_of, message_in_words
 
 __all__ = ["End", "WatchedSession", "ends"]
 
@@ -63,7 +63,7 @@ class End(NamedTuple):
 
     @property
     def message(self) -> str:
-        return words_of(self.stored_message)
+        return message_in_words(self.stored_message)
 
     @property
     def message_code(self) -> str:

@@ -25,7 +25,7 @@ from django_redsess.online.fields import BLOCK, describe_block, exported_row, is
 from django_redsess.online.labels import printable, server_time
 from django_redsess.querysets import users_by_id
 from django_redsess.session.store import user_id_of
-from django_redsess.user_messages import code_of, words_of
+from django_redsess.user_messages import code_of, message_in_words
 
 
 class Command(CommandWithExamples):
@@ -91,7 +91,7 @@ class Command(CommandWithExamples):
             raise CommandError(f"--for {options['time']} is over already, by the clock of the server.") from error
         if options["json"]:
             confirmed = {} if ended.confirmed_by is None else {"confirmed_by": ended.confirmed_by}
-            words = {"message": words_of(self._message), "message_code": code_of(self._message)}
+            words = {"message": message_in_words(self._message), "message_code": code_of(self._message)}
             return self._print_json(user, until=iso_time(until), **words, ended=ended, **confirmed)
         sessions = f"{ended:,} {'session' if ended == 1 else 'sessions'}"
         worth = labels.confirmation_text(ended.confirmed_by)
