@@ -163,7 +163,8 @@ class Reader:
     def _shell(self, command: str) -> dict[str, Any]:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         args = ["bash", "-c", "\n".join([*self._lasting, command])]
-        return {"args": args, "cwd": self.folder, "env": {**environment(), "PATH": path}}
+        # The workers of pytest-xdist have another width in their environment.
+        return {"args": args, "cwd": self.folder, "env": {**environment(), "PATH": path, "COLUMNS": str(COLUMNS)}}
 
 
 @pytest.fixture
