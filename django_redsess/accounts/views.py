@@ -52,7 +52,7 @@ NOT_MINE_KEY = "_redsess_not_mine"
 
 
 class _Question(NamedTuple):
-    """What a page asks before devices are signed out. ``row`` is the device, if it is about one."""
+    """A question before devices are signed out. ``row`` is the device, if it is about one."""
 
     title: str
     texts: Sequence[str]

@@ -1,5 +1,5 @@
 """
-What makes pages that GitHub shows as they are work on the site, too: links to files, names as literals, search words.
+Links to files, names as literals, and search words: GitHub shows the pages as they are, and here they work as well.
 
 A page links to another by its file and the id of a section, as in ``<server.rst#persistence>``. GitHub follows that,
 and here it leads to the page that was built. A file that is no page can be downloaded. A literal that is the name of

@@ -1,4 +1,4 @@
-"""What the pages show of a name of Python: its signature, as a stub, and its docstring in plain reStructuredText."""
+"""Names of Python in the pages: the signature, as a stub, and the docstring in plain reStructuredText."""
 
 from __future__ import annotations
 
