@@ -100,7 +100,7 @@ def register(source: SignInSource | None) -> None:
 def ended_sign_ins(user_id: str, *, limit: int) -> list[PastSignIn]:
     """Call :meth:`SignInSource.ended_sign_ins` of the source. Return an empty list without a source."""
     found = _source.ended_sign_ins(user_id, limit=limit) if _source else []
-    # These are for the user, who is told of no internal note.
+    # The user reads these, and no internal note.
     return [each._replace(internal_note="") for each in found]
 
 

@@ -43,7 +43,7 @@ SYNONYMS: Mapping[str, Sequence[str]] = {
     "PROXIES": ("TRUSTED_PROXIES",),
     "TIMEOUT": ("IDLE_TIMEOUT", "ABSOLUTE_TIMEOUT"),
 }
-"""What a developer may write who has not read how a setting is called."""
+"""Settings, by the names under which developers look for them."""
 
 OURS = "REDSESS"
 

@@ -10,14 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
-from django.core.management import call_command
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
 from django_redsess import online
 from django_redsess.signals import sessions_ended
-from tests.helpers.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, staff, told, words
+from tests.helpers.admin_pages import CONFIRM, LIST, MARKUP, Page, answer, asked, staff, support_member, told, words
 from tests.helpers.online import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -28,10 +27,7 @@ NOTE = "Case 4711: <b>called back</b> & verified"
 
 @pytest.fixture
 def support() -> Client:
-    call_command("supportgroup", verbosity=0)
-    client = staff(Client(), name="sam")
-    User.objects.get(username="sam").groups.set(Group.objects.all())
-    return client
+    return support_member(Client())
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 import lxml.html
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
+from django.core.management import call_command
 from django.test import Client
 
 from django_redsess import online
@@ -120,6 +121,14 @@ def staff(client: Client, *permissions: str, name: str = "staff") -> Client:
     user = User.objects.create_user(name, is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client.force_login(user)
+    return client
+
+
+def support_member(client: Client) -> Client:
+    """Sign ``client`` in as sam, of the support group."""
+    call_command("supportgroup", verbosity=0)
+    staff(client, name="sam")
+    User.objects.get(username="sam").groups.set(Group.objects.all())
     return client
 
 

@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
-from django.core.management import call_command
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
@@ -15,7 +14,7 @@ from django_redsess import online
 from django_redsess.contrib.history.models import BlockCopy, SignIn
 from django_redsess.signals import Reason
 from tests.contrib.history.rows import LIST, ended, row, rows_of
-from tests.helpers.admin_pages import CONFIRM, Page, answer, page_of, staff, told
+from tests.helpers.admin_pages import CONFIRM, Page, answer, page_of, staff, support_member, told
 from tests.helpers.admin_pages import LIST as ONLINE
 
 pytestmark = pytest.mark.django_db
@@ -30,10 +29,7 @@ def bob() -> User:
 
 @pytest.fixture
 def support() -> Client:
-    call_command("supportgroup", verbosity=0)
-    client = staff(Client(), name="sam")
-    User.objects.get(username="sam").groups.set(Group.objects.all())
-    return client
+    return support_member(Client())
 
 
 @pytest.fixture
