@@ -66,9 +66,9 @@ local function login_end(record)
   return length_at + user_id_length + (user_id_length > 0 and 6 or 0)
 end
 
--- Whether a record has this release's format, 5. Another release may write another one.
+-- Whether a record has this release's format, 6. Another release may write another one.
 local function is_readable(record)
-  return #record > length_at and string.byte(record, 1) == 53 and #record >= login_end(record)
+  return #record > length_at and string.byte(record, 1) == 54 and #record >= login_end(record)
 end
 
 -- The id of the binding of a readable record: 8 bytes behind the login time, if the highest bit of the byte that says how

@@ -3,7 +3,7 @@
 ====== ======= =======================================================================================
 bytes  from    content
 ====== ======= =======================================================================================
-1      0       the format, ``5``
+1      0       the format, ``6``
 6      1       revision: random, new with each write
 5      7       Django's deadline, seconds since 1970, rounded up
 4      12      Django's age, seconds, rounded up; 0 if the deadline was set as a date

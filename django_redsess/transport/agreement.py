@@ -22,7 +22,7 @@ from django_redsess.transport.attempts import Sends
 from django_redsess.transport.connections import by_server, server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, keyspace
 
-FORMAT = b"5"
+FORMAT = b"6"
 """The first byte of each record. A store keeps it as its format."""
 
 

@@ -41,7 +41,7 @@ def test_touch_proven_touches_what_is_unbound_or_proven(
 
 def test_touch_proven_adds_nothing_and_touches_no_record_of_another_format(store: Store) -> None:
     before = store.content()
-    for record in (None, b"", b"5", b"4" + bytes(60), b"5" + bytes(16) + b"\xff"):
+    for record in (None, b"", b"6", b"5" + bytes(60), b"6" + bytes(16) + b"\xff"):
         if record is not None:
             store.client.hset(store.partition.login, store.sid("a"), record)
             before = store.content()

@@ -16,7 +16,7 @@ def agree(store) -> Any:
     """Return a function that asks as a site with these secret keys does."""
 
     def agree(*fingerprints: str, partitions: int = 4, begins: bool = True, takes_key: bool = False) -> list[bytes]:
-        given = {"partitions": partitions, "format": "5", "begins": begins, "takes_key": takes_key}
+        given = {"partitions": partitions, "format": "6", "begins": begins, "takes_key": takes_key}
         *found, time = store.run(scripts.AGREEMENT, **given, fingerprints=fingerprints)
         assert abs(int(time[0]) * 1000 - store.now) < 60_000
         return found
@@ -25,9 +25,9 @@ def agree(store) -> Any:
 
 
 def test_the_first_site_to_ask_writes_what_all_must_agree_on(store, agree) -> None:
-    assert agree("aa") == [b"4", b"5", b"1"]
-    assert store.content() == {META: {b"partitions": b"4", b"format": b"5", b"keys": b"aa"}}
-    assert agree("aa", partitions=8) == [b"4", b"5", b"1"]
+    assert agree("aa") == [b"4", b"6", b"1"]
+    assert store.content() == {META: {b"partitions": b"4", b"format": b"6", b"keys": b"aa"}}
+    assert agree("aa", partitions=8) == [b"4", b"6", b"1"]
 
 
 def test_a_copy_that_is_missing_is_not_written_before_the_store_has_agreed(store, agree) -> None:

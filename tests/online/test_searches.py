@@ -255,6 +255,6 @@ def test_a_forged_record_and_entries_of_another_program_are_not_found(redis, arr
     redis.hset(partition.login, forged, redis.hget(partition.login, genuine))
     for name in (partition.online_user, partition.recent):
         redis.zadd(name, {"x": 9e12, " " * 20: 9e12, "1" * 20: 9e12})
-    redis.hset(partition.login, "1" * 20, b"5" + bytes(40))
+    redis.hset(partition.login, "1" * 20, b"6" + bytes(40))
     assert found(browser="chrome") == found(browser="chrome", guests=True) == [genuine]
     assert found(network="198.51.100.7") == found(network="0.0.0.0/0") == [genuine]

@@ -170,7 +170,8 @@ def test_a_sealed_record_is_no_encrypted_one_and_the_other_way_round(encrypts) -
     for each in (packed, pack(SID, RECORD)):
         changed = bytearray(each)
         changed[16] ^= 16
-        with pytest.raises(RecordError):
+        # The first bytes of a seal, which are random, may look like the name of a key that is missing here.
+        with pytest.raises((RecordError, SessionNotReadable)):
             unpack(SID, bytes(changed))
 
 
@@ -220,7 +221,7 @@ def test_groups_of_sessions_have_keys_of_their_own_and_none_is_that_of_a_seal(se
     opening = []
     for group in range(16):
         cipher = AESGCM(blake2b(bytes([group]), digest_size=32, key=of_prefix).digest())
-        covered = b"5" + SID.encode() + packed[30:32] + packed[16:30]
+        covered = b"6" + SID.encode() + packed[30:32] + packed[16:30]
         with suppress(InvalidTag):
             opening.append((group, cipher.decrypt(packed[32:44], packed[44:], covered)))
     assert opening == [(crc32(SID.encode()) % 16, encryption.decrypted(SID, packed[16:30], packed[30:]))]

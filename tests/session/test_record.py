@@ -54,7 +54,7 @@ def test_reads_whatever_it_wrote(
 
 def test_what_scripts_read_has_a_fixed_place() -> None:
     packed = pack(SID, RECORD)
-    assert packed[:1] == b"5"
+    assert packed[:1] == b"6"
     assert int.from_bytes(packed[7:12], "big") == 1_791_209_600
     assert int.from_bytes(packed[12:16], "big") == 1_209_600
     assert packed[16:24] == b"\x00\x06" + "7:ä b".encode()

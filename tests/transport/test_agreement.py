@@ -174,7 +174,7 @@ def test_an_older_release_is_refused_what_we_have_stored(redis, starts, new_sess
     starts()
     session = new_session("7", colour="blue")
     viewed.record(session, "lamp")
-    assert redis.hget(keyspace().deciding_partition.meta, "format") == OURS.encode() == b"5"
+    assert redis.hget(keyspace().deciding_partition.meta, "format") == OURS.encode() == b"6"
     before = dump(redis)
     for way in WAYS_IN.values():
         starts(OLDER)
