@@ -4,7 +4,7 @@ Measure what device-bound sessions cost: ``python -m benchmarks.device_bound``.
 A load is measured as in benchmarks/python_cost.py, and needs hiredis, too: each side has a process of its own, replies
 are kept, and only Python is measured, in rounds in which the sides take turns in random order. A time is compared with
 that of the load without the app in the same round. "Again" is a second process without it: so much do two that do the
-same differ. Each load has a request of its own, with the cookies of a browser. "Seen" loads touch the session, too:
+same differ. Each load has the cookies of a browser. "Seen" loads touch the session, too:
 each process does so once in ten seconds for each session.
 
 The requests that browsers send by themselves are measured with the server, through the middleware and the view: a
@@ -32,18 +32,17 @@ from django.urls import include, path
 from tqdm import tqdm
 
 from benchmarks import python_cost
+from benchmarks.engines import DEVICE_BOUND as APP
 from benchmarks.engines import ENGINES, OURS
-from benchmarks.operations import CLIENT, Ours, Run, data_of, found
+from benchmarks.operations import CLIENT, Bound, Ours, Run, data_of, found
 from benchmarks.ratios import paired
 from benchmarks.report import table
 from benchmarks.stores import Servers, Stores
 from django_redsess.session import binding
-from django_redsess.session.binding import Binding
 from django_redsess.transport import pools
 from testproject.servers import available
 
 ROUNDS, COUNT = 60, 200
-APP = "django_redsess.contrib.device_bound"
 BASE = "no app"
 TIMES = 10
 """How often a process loads each session in a row."""
@@ -69,25 +68,18 @@ SIDES = {
 COMPARED = {name: "first, no app" if load.operation == "load" else BASE for name, load in SIDES.items()}
 
 
-class Browsers(Ours):
+class Browsers(Bound):
     """Our engine, whose sessions browsers bring with their cookies. They are bound if ``is_bound``."""
 
     def __init__(self, *, is_bound: bool) -> None:
         super().__init__(ENGINES[OURS])
         self.is_bound = is_bound
-        self.proofs: dict[str, str] = {}
 
     def opened(self, key: str | None = None) -> Any:
         session = super().opened(key)
-        request = HttpRequest()
-        request.META = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "HTTP_USER_AGENT": CLIENT.user_agent}
-        request.path = request.path_info = "/"
-        request.COOKIES = {"sessionid": key or "", "sessionid_proof": self.proofs.get(key or "", "")}
-        request.session = session
         if binding.guard is not None:
             # As the middleware does.
-            session.brought_by = request
-            binding.guard.prepare(request, session)
+            binding.guard.prepare(self.request, session)
         return session
 
     def prepare_reload(self, count: int) -> Run:
@@ -100,17 +92,7 @@ class Browsers(Ours):
         return run
 
     def saved(self, data: Any) -> str:
-        if not self.is_bound:
-            return super().saved(data)
-        from django_redsess.contrib.device_bound import protocol
-
-        session, now = super().opened(), int(time.time() * 1000)
-        session.update(data)
-        bound = Binding(random.randbytes(8), now, now, b"\x02" + random.randbytes(32))
-        session.bind(bound)
-        session.save()
-        self.proofs[session.session_key] = protocol.make_proof(bound.id, now)
-        return str(session.session_key)
+        return super().saved(data) if self.is_bound else Ours.saved(self, data)
 
 
 def loads(servers: Servers, rounds: int, count: int) -> list[list[str]]:

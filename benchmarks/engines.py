@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ CACHES = {
 # Like the other servers, it answers before anything is on disk.
 SQLITE_AT_START = "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF;"
 
+DEVICE_BOUND = "django_redsess.contrib.device_bound"
+
 DJANGO_MIDDLEWARE = "django.contrib.sessions.middleware.SessionMiddleware"
 
 
@@ -37,7 +40,8 @@ class Engine:
     ``needs`` are modules besides Django's and ours. ``cache`` is the client of Redis, a name in CACHES above, if any.
     ``sql``: whether its sessions are in SQLite. ``database`` is its number on servers that engines share. ``apps`` and
     ``middleware`` are for the settings. ``opens_with_client``: its SessionStore needs address and browser of the
-    request, and its sessions refer to users in the table of users. ``encrypts``: its sessions are encrypted.
+    request, and its sessions refer to users in the table of users. ``redsess`` is the setting REDSESS. ``is_bound``:
+    its sessions are bound to devices.
     """
 
     name: str
@@ -49,7 +53,8 @@ class Engine:
     apps: tuple[str, ...] = ()
     middleware: str = DJANGO_MIDDLEWARE
     opens_with_client: bool = False
-    encrypts: bool = False
+    redsess: Mapping[str, Any] = field(default_factory=dict)
+    is_bound: bool = False
 
     @property
     def is_ours(self) -> bool:
@@ -94,7 +99,7 @@ class Engine:
         if self.cache:
             settings["SESSION_CACHE_ALIAS"] = "sessions"
         if self.is_ours:
-            settings["REDSESS"] = {"ENCRYPT": True} if self.encrypts else {}
+            settings["REDSESS"] = dict(self.redsess)
         if self.name == REDIS_SESSIONS:
             settings["SESSION_REDIS"] = {
                 "host": "127.0.0.1",
@@ -123,7 +128,9 @@ class Engine:
 
 
 OURS = "django-redsess"
+PARTITIONED = "django-redsess, 64 partitions"
 ENCRYPTED = "django-redsess, encrypted"
+BOUND = "django-redsess, bound to devices"
 BASE = "cache (django-redis)"
 """What most sites would use instead of ours: every ratio compares with it."""
 AGAIN = "cache (django-redis), again"
@@ -145,7 +152,17 @@ _OURS = Engine(
 
 _ALL = (
     _OURS,
-    replace(_OURS, name=ENCRYPTED, database=12, needs=("cryptography",), encrypts=True),
+    replace(_OURS, name=PARTITIONED, database=13, redsess={"PARTITIONS": 64}),
+    replace(_OURS, name=ENCRYPTED, database=12, needs=("cryptography",), redsess={"ENCRYPT": True}),
+    replace(
+        _OURS,
+        name=BOUND,
+        database=14,
+        needs=("jwt",),
+        apps=("django_redsess", DEVICE_BOUND),
+        is_bound=True,
+        redsess={"DEVICE_BOUND_SECONDS": 3600},
+    ),
     Engine(BASE, CACHE, 2, cache="django-redis"),
     Engine(AGAIN, CACHE, 3, cache="django-redis"),
     Engine("cache (Django's own Redis cache)", CACHE, 4, cache="Django"),

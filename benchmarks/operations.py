@@ -19,11 +19,13 @@ from importlib import import_module
 from typing import Any
 
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.http import HttpRequest
 from django_redis import get_redis_connection
 
 from benchmarks.engines import ENGINES, Engine
 from benchmarks.fill import ITEMS, SESSION, USER_AGENT, fill
 from django_redsess import online, viewed
+from django_redsess.session.binding import Binding
 from django_redsess.session.client import Client
 from django_redsess.session.deadlines import SLACK_MAX
 from django_redsess.session.state import Visit
@@ -275,6 +277,43 @@ class Ours(Side):
         session.signed_in()  # As our receiver of Django's signal does.
 
 
+class Bound(Ours):
+    """
+    Our engine with sessions that are bound to devices. Browsers bring each key with a proof.
+
+    A session is bound after its sign-in, in a request of its own: see ``device_bound.py`` for that. So these sides have
+    only operations on sessions that are bound.
+    """
+
+    operations: tuple[str, ...] = ("load", "reload", "load-elsewhere", "change", "end")
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.proofs: dict[str, str] = {}
+        # To make one is no part of what is measured: each site has one.
+        self.request = HttpRequest()
+        self.request.META = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "HTTP_USER_AGENT": CLIENT.user_agent}
+        self.request.path = self.request.path_info = "/"
+
+    def opened(self, key: str | None = None) -> Any:
+        session = super().opened(key)
+        self.request.COOKIES = {"sessionid": key or "", "sessionid_proof": self.proofs.get(key or "", "")}
+        # As the middleware does.
+        self.request.session, session.brought_by = session, self.request
+        return session
+
+    def saved(self, data: Data) -> str:
+        from django_redsess.contrib.device_bound import protocol
+
+        session, now = super().opened(), int(time.time() * 1000)
+        session.update(data)
+        binding = Binding(random.randbytes(8), now, now, b"\x02" + random.randbytes(32))
+        session.bind(binding)
+        session.save()
+        self.proofs[session.session_key] = protocol.make_proof(binding.id, now)
+        return str(session.session_key)
+
+
 def data_of(user_id: str) -> Data:
     """Return the data of a session of this user."""
     data: Data = json.loads(SESSION % (user_id, random.randbytes(32).hex()))
@@ -292,11 +331,17 @@ def found(what: object) -> None:
         raise LookupError("A session does not have the data that it was stored with.")
 
 
+def _class_of(engine: Engine) -> type[Side]:
+    if engine.is_bound:
+        return Bound
+    return Ours if engine.is_ours else Side
+
+
 def operations_of(name: str) -> tuple[str, ...]:
     """Return the operations of this engine."""
-    return Ours.operations if ENGINES[name].is_ours else Side.operations
+    return _class_of(ENGINES[name]).operations
 
 
 def side_of(name: str) -> Side:
     """Return the side of this engine. The process must have its settings."""
-    return (Ours if ENGINES[name].is_ours else Side)(ENGINES[name])
+    return _class_of(ENGINES[name])(ENGINES[name])

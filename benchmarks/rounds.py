@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from benchmarks.engines import BASE, ENGINES, OURS
-from benchmarks.operations import KNOWN, SEED, Side
+from benchmarks.operations import KNOWN, SEED, Side, operations_of
 from benchmarks.ratios import paired
 from benchmarks.stores import Servers
 from benchmarks.worker import Worker, WorkerFailed
 from testproject.servers import available
 
 OPERATIONS = Side.operations
-"""What every engine can do."""
+"""What is compared."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def measured(
     if unknown := {*engines} - {*ENGINES}:
         raise KeyError(unknown.pop())
     names = [name for name in ENGINES if name in engines or name == BASE]
-    steps = len(OPERATIONS) * len(names) * (repeats.rounds + 1) * repeats.blocks
+    kinds = sum(len({*OPERATIONS} & {*operations_of(name)}) for name in names)
+    steps = kinds * (repeats.rounds + 1) * repeats.blocks
     runs: list[Run] = []
     with tqdm(total=steps, desc=f"{kind}, {sessions:,} sessions", unit="run", disable=None) as progress:
         for block in range(repeats.blocks):
@@ -126,7 +127,8 @@ def _runs(block: int, workers: dict[str, Worker], servers: Servers, repeats: Rep
     for number in range(repeats.rounds + 1):
         for operation in OPERATIONS:
             # One right after the other: what slows the machine down for a while then slows all of them.
-            for name in rng.sample([*workers], len(workers)):
+            doing = [name for name in workers if operation in operations_of(name)]
+            for name in rng.sample(doing, len(doing)):
                 worker = workers[name]
                 worker.prepare(operation, repeats.count)
                 before = servers.usage()
