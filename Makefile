@@ -81,7 +81,7 @@ format: .venv/installed-dev  ## Format the code
 dist: .venv/installed-release  ## Build the commit twice, compare, and write sdist, wheel, SBOM and hashes to dist/ (VERSION=1.0: stop unless it is that)
 	@$(BIN)/python -m release.dist $(if $(VERSION),--version $(VERSION)) $(ARGS)
 
-release: .venv/installed-release  ## Make a release, all but push and upload (VERSION=1.0rc1, ARGS=--dry-run: change nothing but dist/)
+release: .venv/installed-release  ## Make a release, all but push and upload (VERSION=1.0, ARGS=--dry-run: change nothing but dist/)
 	@$(BIN)/python -m release $(VERSION) $(ARGS)
 
 build-requirements: .venv/installed-release  ## Pin the newest tools of a build, with their hashes

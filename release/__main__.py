@@ -35,9 +35,9 @@ It pushes nothing. If it fails after step 2, correct what it says, commit, and r
 
 EPILOG = """
 examples:
-  python -m release 1.0rc1 --dry-run    change nothing but dist/, and say what is missing
-  python -m release 1.0rc1 --no-sign    rehearse it in a clone that you throw away
-  python -m release 1.0rc1
+  python -m release 1.0 --dry-run    change nothing but dist/, and say what is missing
+  python -m release 1.0 --no-sign    rehearse it in a clone that you throw away
+  python -m release 1.0
 """
 
 LEFT = """
@@ -88,7 +88,7 @@ def main() -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("version", metavar="VERSION", help="the version to release, such as 1.0rc1")
+    parser.add_argument("version", metavar="VERSION", help="the version to release, such as 1.0")
     parser.add_argument("--dry-run", action="store_true", help="check and build, but commit and tag nothing")
     parser.add_argument("--no-sign", action="store_true", help="make a tag that is not signed, for a rehearsal")
     options = parser.parse_args()
