@@ -29,25 +29,26 @@ class PastSignIn(NamedTuple):
     A sign-in, and what became of its session.
 
     ``user_id`` is the primary key as text. ``ended_at`` is None if no end is known: the session may live. If
-    ``ended_is_about`` is set, the time is not exact. ``reason`` is a :class:`django_redsess.signals.Reason` as text, or
-    a word of the app's own, ``""`` if it is not known. ``reason_text`` is its text in the reader's language. ``by`` is
-    the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is the message to
-    the user in the active language, and ``message_code`` its code if it is a ready-made one: ``stored_message`` is that
-    of ``EndedSession``. ``internal_note`` is the note of that user for administrators. ``is_new_device`` tells whether
-    the device was new, None if that is not known. ``place`` is where the address is: pages set it, see
-    :func:`with_places`. ``id`` is the sign-in's id at the source. ``unproven_at`` is when a request last used the
-    session without the proof of its device, None if none did; ``unproven_address`` and ``unproven_user_agent`` are that
-    request's, and ``unproven_refused`` tells whether it was refused. All times are aware datetimes.
+    ``ended_at_is_approximate`` is set, the time is not exact. ``reason`` is a :class:`django_redsess.signals.Reason` as
+    text, or a word of the app's own, ``""`` if it is not known. ``reason_text`` is its text in the reader's language.
+    ``ended_by`` is the primary key as text of the user who ended it, ``""`` if no request of a user did. ``message`` is
+    the message to the user in the active language, and ``message_code`` its code if it is a ready-made one:
+    ``stored_message`` is that of ``EndedSession``. ``internal_note`` is the note of that user for administrators.
+    ``is_new_device`` tells whether the device was new, None if that is not known. ``place`` is where the address is:
+    pages set it, see :func:`with_places`. ``id`` is the sign-in's id at the source. ``unproven_at`` is when a request
+    last used the session without the proof of its device, None if none did; ``unproven_address`` and
+    ``unproven_user_agent`` are that request's, and ``unproven_refused`` tells whether it was refused. All times are
+    aware datetimes.
     """
 
     user_id: str
     created_at: datetime
     last_seen_at: datetime | None = None
     ended_at: datetime | None = None
-    ended_is_about: bool = False
+    ended_at_is_approximate: bool = False
     reason: str = ""
     reason_text: str = ""
-    by: str = ""
+    ended_by: str = ""
     stored_message: str = ""
     address: str = ""
     user_agent: str = ""
@@ -126,12 +127,12 @@ def end_text(sign_in: PastSignIn) -> str:
         return ""
     if not sign_in.reason:
         return gettext("ended, and nobody recorded why")
-    is_own = sign_in.by == sign_in.user_id
+    is_own = sign_in.ended_by == sign_in.user_id
     if sign_in.reason == Reason.KICKED:
         if is_own:
             return gettext("ended by the user, on another device")
-        return gettext("ended by %(name)s (staff)") if sign_in.by else gettext("ended by a command")
-    if sign_in.reason == Reason.INVALIDATED and sign_in.by and not is_own:
+        return gettext("ended by %(name)s (staff)") if sign_in.ended_by else gettext("ended by a command")
+    if sign_in.reason == Reason.INVALIDATED and sign_in.ended_by and not is_own:
         return gettext("ended by the site, for %(name)s (staff)")
     return sign_in.reason_text.replace("%", "%%")
 
@@ -152,7 +153,7 @@ def own_end_text(sign_in: PastSignIn, *, maximum: int | None = None) -> str:
     ``maximum`` is how many sessions the user may have, if known.
     """
     if sign_in.reason == Reason.KICKED:
-        is_own = sign_in.by == sign_in.user_id
+        is_own = sign_in.ended_by == sign_in.user_id
         if is_own:
             return gettext("signed out by you, on another device")
         return gettext("signed out by an administrator")

@@ -99,22 +99,22 @@ class EndedSession(NamedTuple):
     """
     A session that has ended.
 
-    ``user_id`` is the primary key as text, ``""`` for a guest. ``at`` is when it ended. ``created_at`` is when its user
-    signed in, and ``last_seen_at`` when it was last seen: None for a guest. ``by`` is the primary key as text of the
-    user whose request ended it, for the reasons ``kicked`` and ``invalidated``: ``""`` if no request did, as in a
-    command. ``message`` is what its user is told, in the active language, and ``message_code`` is its code if it is a
-    ready-made one: see :func:`django_redsess.online.ready_message`. ``stored_message`` has both, for a later reader in
-    another language. ``internal_note`` is what the administrator who ended it has written for other administrators. All
-    times are aware datetimes of the server's clock.
+    ``user_id`` is the primary key as text, ``""`` for a guest. ``ended_at`` is when it ended. ``created_at`` is when
+    its user signed in, and ``last_seen_at`` when it was last seen: None for a guest. ``ended_by`` is the primary key as
+    text of the user whose request ended it, for the reasons ``kicked`` and ``invalidated``: ``""`` if no request did,
+    as in a command. ``message`` is what its user is told, in the active language, and ``message_code`` is its code if
+    it is a ready-made one: see :func:`django_redsess.online.ready_message`. ``stored_message`` has both, for a later
+    reader in another language. ``internal_note`` is what the administrator who ended it has written for other
+    administrators. All times are aware datetimes of the server's clock.
     """
 
     sid: str
     user_id: str
     reason: Reason
-    at: datetime
+    ended_at: datetime
     created_at: datetime | None = None
     last_seen_at: datetime | None = None
-    by: str = ""
+    ended_by: str = ""
     stored_message: str = ""
     internal_note: str = ""
 

@@ -41,7 +41,7 @@ def make(now: datetime | None = None) -> None:
     """Write the sign-ins of the past month, and those of the sessions that are here now, in place of what was there."""
     now, chance = now or datetime.now(UTC), Random(5)
     # By its device, a browser that is here now is known again when its user signs in with it once more.
-    devices = {(row.user_id, row.user_agent): row.device for row in SignIn.objects.order_by("login_ms")}
+    devices = {(row.user_id, row.user_agent): row.device_cookie for row in SignIn.objects.order_by("login_ms")}
     SignIn.objects.all().delete()
     gone, last_name = GONE[0].split()
     account(gone.lower(), PASSWORD, first_name=gone, last_name=last_name)
@@ -57,7 +57,7 @@ def make(now: datetime | None = None) -> None:
         for each in online.of_user(user):
             if each.created_at:
                 row = _row(user, each.created_at, each.address, each.user_agent, last_seen_at=each.last_seen_at)
-                row.device = devices.get((user.pk, each.user_agent), "")
+                row.device_cookie = devices.get((user.pk, each.user_agent), "")
                 rows.append(row)
     # Two sign-ins of a user are never in the same millisecond.
     SignIn.objects.bulk_create({(row.user_id, row.login_ms): row for row in rows}.values())
@@ -82,10 +82,10 @@ def _past(user: User, address: str, user_agent: str, now: datetime, chance: Rand
                 user_agent,
                 last_seen_at=last_seen_at,
                 ended_at=ended_at,
-                ended_is_about=is_about,
+                ended_at_is_approximate=is_about,
                 reason="" if is_about else reason,
                 # On another device of one's own.
-                by=str(user.pk) if reason is Reason.KICKED and not is_about else "",
+                ended_by=str(user.pk) if reason is Reason.KICKED and not is_about else "",
                 is_new_device=is_first,
             )
         )
@@ -95,10 +95,10 @@ def _past(user: User, address: str, user_agent: str, now: datetime, chance: Rand
 
 def _stolen(user: User, admin: User, now: datetime) -> list[SignIn]:
     came, ended = now - timedelta(hours=26), now - timedelta(hours=25)
-    end: dict[str, Any] = {"ended_at": ended, "reason": Reason.KICKED, "by": str(admin.pk)}
+    end: dict[str, Any] = {"ended_at": ended, "reason": Reason.KICKED, "ended_by": str(admin.pk)}
     message = "Your password was stolen. Call us."
     return [
-        _row(user, came, *THIEF, last_seen_at=ended, is_new_device=True, message=message, **end),
+        _row(user, came, *THIEF, last_seen_at=ended, is_new_device=True, stored_message=message, **end),
         _row(user, came - timedelta(hours=2), *GONE[1:], last_seen_at=came, is_new_device=False, **end),
     ]
 
@@ -107,5 +107,5 @@ def _row(user: User, at: datetime, address: str, user_agent: str, **fields: obje
     row = row_of_beginning(user.pk, at, address, user_agent)
     for name, value in fields.items():
         setattr(row, name, value)
-    row.who_ended = who_ended(str(user.pk), row.reason, row.by)
+    row.who_ended = who_ended(str(user.pk), row.reason, row.ended_by)
     return row

@@ -317,7 +317,7 @@ def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
             "how": capfirst(past_sign_ins.own_end_text(each, maximum=maximum)),
             "unproven": capfirst(past_sign_ins.unproven_text(each)),
             # Users need not read the message that they sent to their own device.
-            "message": "" if each.by == each.user_id else each.message,
+            "message": "" if each.ended_by == each.user_id else each.message,
         }
         for each in past_sign_ins.with_places(ended)
     ]

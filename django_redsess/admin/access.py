@@ -25,13 +25,10 @@ CHECKED_MAX = 1000  # If a user, or superusers, have more sessions, these are no
 
 
 class Noted(Protocol):
-    """A block, or a sign-in of the past: ``by`` is the user who has written ``internal_note`` about another user."""
+    """A block, or a sign-in of the past, with an internal note about its user."""
 
     @property
     def user_id(self) -> str: ...
-
-    @property
-    def by(self) -> str: ...
 
     @property
     def internal_note(self) -> str: ...
@@ -142,16 +139,18 @@ class Access:
             self.may_see(session) and self.may_end(session) for session in sessions
         )
 
-    def readable_note(self, noted: Noted, user: AbstractBaseUser | None) -> str:
+    def readable_note(self, noted: Noted, author_id: str, user: AbstractBaseUser | None) -> str:
         """
-        Return the internal note of ``noted``, which is about ``user``; ``""`` if the administrator may not read it.
+        Return the internal note of ``noted``, about ``user``; ``""`` if the administrator may not read it.
+
+        ``author_id`` is the primary key, as text, of who has written it.
 
         Who may write such a note may read it: who may see and end all sessions of ``user``. Nobody reads what others
         have noted about them.
         """
         if not noted.internal_note or user is None or not keeps_all_of(self._listed, noted.user_id):
             return ""
-        if noted.user_id == user_id_of(cast(AbstractBaseUser, self.request.user)) != noted.by:
+        if noted.user_id == user_id_of(cast(AbstractBaseUser, self.request.user)) != author_id:
             return ""
         session = unstored_session(noted.user_id, user)
         may_read = self.may_see() and self.may_end() and self.may_see(session) and self.may_end(session)

@@ -103,7 +103,7 @@ def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str
     if fields is None:
         fields = pages.return_page_of(access.request).parameters
     may_lift = rules().may_block(access.request.user, user)
-    note = access.readable_note(block, user)
+    note = access.readable_note(block, block.by, user)
     until = gettext("Blocked until %(time)s.") % {"time": labels.exactly(block.until)}
     # The message may be written in another direction than the sentence before it.
     text = format_html("{} <bdi>{}</bdi>", until, block.message) if block.message else format_html("{}", until)
@@ -169,7 +169,7 @@ def blocked_view(access: Access) -> HttpResponse:
             "user": _user_html(access, users, each.user_id),
             "until": labels.exactly(each.until),
             "message": each.message,
-            "note": pages.note_html(access.readable_note(each, users[each.user_id])),
+            "note": pages.note_html(access.readable_note(each, each.by, users[each.user_id])),
             "by": _blocker_name(access, named_enders, hidden, each.by),
             "block": _to_lift(request, users[each.user_id]),
         }

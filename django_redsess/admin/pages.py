@@ -253,7 +253,7 @@ def end_html(sign_in: PastSignIn, live_url: str = "", shown: Callable[[datetime]
         text = gettext("Still signed in")
         return format_html('<span class="redsess-living">{}</span>', link_html(live_url, text) if live_url else text)
     at = shown(sign_in.ended_at)
-    return fill_html(gettext("about %(time)s"), time=at) if sign_in.ended_is_about else at
+    return fill_html(gettext("about %(time)s"), time=at) if sign_in.ended_at_is_approximate else at
 
 
 def how_ended_html(sign_in: PastSignIn, by_name: str) -> SafeString:

@@ -77,7 +77,7 @@ def with_readable_notes(
     users = named_users(request, site, noted) if noted and access else {}
 
     def readable(each: past_sign_ins.PastSignIn) -> str:
-        return access.readable_note(each, users.get(each.user_id)) if access else ""
+        return access.readable_note(each, each.ended_by, users.get(each.user_id)) if access else ""
 
     return [each._replace(internal_note=readable(each)) if each.internal_note else each for each in sign_ins]
 
@@ -101,7 +101,7 @@ def sign_ins_table(request: HttpRequest, site: AdminSite, of_user: past_sign_ins
             shortly(each.created_at),
             sender_html(each),
             end_html(each, live.get(name_of_sign_in(each), "")),
-            how_ended_html(each, names[each.by])
+            how_ended_html(each, names[each.ended_by])
             + message_html(each.message)
             + note_html(each.internal_note, MESSAGE_MAX),
         )
@@ -122,7 +122,7 @@ def last_sign_in_html(request: HttpRequest, site: AdminSite, of_user: past_sign_
     address = address_html(last.address) + place_html(last.place)
     parts = [fill_html(text, time=moment_html(last.created_at), address=address, browser=browser)]
     if last.ended_at:
-        name = names_of_enders(request, site, of_user.sign_ins[:1])[last.by]
+        name = names_of_enders(request, site, of_user.sign_ins[:1])[last.ended_by]
         how = fill_html(past_sign_ins.end_text(last), name=name)
         parts.append(fill_html(gettext("How it ended: %(how)s (%(time)s)."), how=how, time=end_html(last)))
     parts.append(link_html(of_user.url, gettext("All sign-ins of this user")))
@@ -157,7 +157,7 @@ def names_of_enders(
     request: HttpRequest, site: AdminSite, sign_ins: Iterable[past_sign_ins.PastSignIn]
 ) -> dict[str, str]:
     """Return the names of the users who ended these, by primary key. A hidden user has the key as name."""
-    user_ids = {each.by for each in sign_ins}
+    user_ids = {each.ended_by for each in sign_ins}
     others = user_ids - {"", *(each.user_id for each in sign_ins)}
     users = named_users(request, site, others) if others else {}
     return {user_id: name_among(users, user_id) for user_id in user_ids}

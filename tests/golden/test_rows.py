@@ -73,6 +73,8 @@ def test_each_migration_can_be_taken_back_and_loses_only_what_it_added(migrated)
             table: {column.name for column in connection.introspection.get_table_description(cursor, table)}
             for table in before
         }
+    # A column may have had another name then: it is kept, and not compared.
+    kept = {table: columns & set(before[table][0]) for table, columns in kept.items()}
     assert any(kept[table] < set(lines[0]) for table, lines in before.items())
     call_command("migrate", APP, verbosity=0)
     for table, lines in stored().items():

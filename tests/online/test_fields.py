@@ -62,12 +62,12 @@ def of_csv(text: str) -> File:
         ("SIGN_IN", of_admin(SIGN_INS, "csv"), [], []),
         ("SIGN_IN", of_admin(SIGN_INS, "json"), [], []),
         # What administrators have noted is not for the user.
-        ("SIGN_IN", of_command("history", "--export", "admin"), ["internal_note"], ["stored_client", "device_cookie"]),
+        ("SIGN_IN", of_command("history", "--export", "admin"), ["internal_note"], ["client", "device_cookie"]),
         (
             "SIGN_IN",
             of_command("history", "--export", "admin", "--json"),
             ["internal_note"],
-            ["stored_client", "device_cookie"],
+            ["client", "device_cookie"],
         ),
     ],
 )

@@ -240,7 +240,7 @@ def test_ended_sessions_are_returned_with_user_reason_and_time_and_the_others_st
     # What is gone or no sid is no error.
     ended = online.end("no sid", member, "", member, "x" * 20, guest)
     assert {each[:3] for each in ended} == {(member, "7", Reason.KICKED), (guest, "", Reason.KICKED)}
-    assert all(isinstance(each, EndedSession) and 0 <= each.at.timestamp() - seconds < 10 for each in ended)
+    assert all(isinstance(each, EndedSession) and 0 <= each.ended_at.timestamp() - seconds < 10 for each in ended)
     assert sids_of(online.sessions(guests=True)) == [other]
     assert online.end(member) == online.end() == []
 

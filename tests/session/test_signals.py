@@ -59,8 +59,8 @@ def test_a_receiver_gets_who_why_and_when_and_nothing_else(batches, redis, new_s
     assert json.dumps(ended.reason) == '"kicked"'
     assert before_begin[0] - 0.001 <= ended.created_at.timestamp() <= before[0] + before[1] / 1e6
     # The time is the server's, and aware. What is told is in whole milliseconds.
-    assert ended.at.tzinfo is UTC
-    assert before[0] + before[1] / 1e6 - 0.001 <= ended.at.timestamp() <= after[0] + after[1] / 1e6
+    assert ended.ended_at.tzinfo is UTC
+    assert before[0] + before[1] / 1e6 - 0.001 <= ended.ended_at.timestamp() <= after[0] + after[1] / 1e6
     shown = repr(told)
     # Compared before the assert: pytest would print the key.
     shows_key, shows_data = session.session_key in shown, "a secret colour" in shown
@@ -554,7 +554,7 @@ def test_ends_are_told_in_batches_with_login_and_last_seen(batches, redis, new_s
         row = rows[each.sid]
         assert (each.user_id, each.created_at) == (row.user_id, row.created_at)
         assert each.last_seen_at == (row.last_seen_at if row.user_id else None)
-        assert (each.by, each.message) == ("", "Gone.")
+        assert (each.ended_by, each.message) == ("", "Gone.")
 
 
 def test_an_end_in_a_request_says_who_ended_it(batches, browser, alice, new_session) -> None:
@@ -563,7 +563,7 @@ def test_an_end_in_a_request_says_who_ended_it(batches, browser, alice, new_sess
     batches.clear()
     browser.post(f"/account/sessions/{other.sid}/end/")
     ends = [each for batch in batches if batch["sender"] is EndedSession for each in batch["sessions"]]
-    assert [(each.sid, each.by) for each in ends] == [(other.sid, str(alice.pk))]
+    assert [(each.sid, each.ended_by) for each in ends] == [(other.sid, str(alice.pk))]
 
 
 def test_a_cleaner_tells_of_many_at_once_and_nobody_of_more_than_250(batches, redis, new_session) -> None:

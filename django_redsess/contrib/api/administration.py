@@ -416,7 +416,7 @@ def _require(allowed: object, otherwise: str) -> None:
 
 
 def _describe_block(request: Any, block: online.Block, user: AbstractBaseUser) -> dict[str, Any]:
-    readable = block._replace(internal_note=request.access.readable_note(block, user))
+    readable = block._replace(internal_note=request.access.readable_note(block, block.by, user))
     names = named_users(request, request.access.site, {block.user_id, block.by} - {""})
     return describe_block(readable, names)
 

@@ -352,7 +352,7 @@ class SignInAdmin(pages.ListAdmin):
         """
         # One query a page. Users whom the administrator may not see have no name.
         rows = list(rows)
-        ids = {str(row.user_id) for row in rows} | {row.by for row in rows} - {""}
+        ids = {str(row.user_id) for row in rows} | {row.ended_by for row in rows} - {""}
         users = named_users(request, self.admin_site, ids)
         if access is None:
             access = access_to_sessions(request, self.admin_site)
@@ -369,15 +369,15 @@ class SignInAdmin(pages.ListAdmin):
 
     def _how_ended(self, row: Any) -> SafeString:
         """Say why the session has ended, and by whom, with a link to all sessions that this user has ended."""
-        name = format_html("<bdi>{}</bdi>", name_among(row.users, row.by))
-        if row.by != str(row.user_id):
-            name = pages.link_html(self._url_of_list({filters.ENDED_BY: row.by}), name)
+        name = format_html("<bdi>{}</bdi>", name_among(row.users, row.ended_by))
+        if row.ended_by != str(row.user_id):
+            name = pages.link_html(self._url_of_list({filters.ENDED_BY: row.ended_by}), name)
         return pages.how_ended_html(row.past, name)
 
     def _enders(self, request: HttpRequest, user_ids: Collection[str]) -> SafeString:
         """Return links to the sessions of others that these users have ended."""
         rows = ended_by(self.get_queryset(request), user_ids).order_by() if user_ids else SignIn.objects.none()
-        counts = Counter(rows.values_list("by", flat=True)[: COUNTED_MAX + 1])
+        counts = Counter(rows.values_list("ended_by", flat=True)[: COUNTED_MAX + 1])
         text = gettext("Sign-ins that %(name)s ended: %(count)s")
         if counts.total() > COUNTED_MAX:
             text = gettext("Sign-ins that %(name)s ended: at least %(count)s")

@@ -86,7 +86,7 @@ def restore_blocks(go_on: Callable[[], bool] = lambda: True) -> Iterator[tuple[i
 def _store_copy(key: Any, using: str, block: online.Block) -> None:
     copy = {
         "until": to_column(block.until),
-        "message": block.stored_message,
+        "stored_message": block.stored_message,
         "by": block.by,
         "internal_note": block.internal_note,
     }
@@ -95,4 +95,6 @@ def _store_copy(key: Any, using: str, block: online.Block) -> None:
 
 def _block_of(copy: BlockCopy) -> online.Block:
     # In an hour that occurs twice, take the second: no block ends early.
-    return online.Block(str(copy.pk), to_aware(copy.until.replace(fold=1)), copy.message, copy.by, copy.internal_note)
+    return online.Block(
+        str(copy.pk), to_aware(copy.until.replace(fold=1)), copy.stored_message, copy.by, copy.internal_note
+    )

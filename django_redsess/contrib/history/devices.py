@@ -78,13 +78,13 @@ def compare_device(sign_in: SignIn, request: HttpRequest | None, using: str) -> 
     """
     if request is None:
         return False
-    sign_in.device = getattr(request, "_redsess_devices", {}).get(str(sign_in.user_id), "")
+    sign_in.device_cookie = getattr(request, "_redsess_devices", {}).get(str(sign_in.user_id), "")
     rows = SignIn.objects.using(using).filter(user_id=sign_in.user_id, login_ms__lt=sign_in.login_ms)
     rows = rows.order_by("-login_ms")
-    earlier = list(rows.values_list("device", "client", "address_score")[:EARLIER_MAX])
+    earlier = list(rows.values_list("device_cookie", "client", "address_score")[:EARLIER_MAX])
     known = {device for device, *_ in earlier if device}
-    if sign_in.device and known:
-        sign_in.is_new_device = sign_in.device not in known
+    if sign_in.device_cookie and known:
+        sign_in.is_new_device = sign_in.device_cookie not in known
     else:
         # Rows without a device are from a repair, or from sign-ins whose response set no cookie.
         clients = {client for _, client, _ in earlier}

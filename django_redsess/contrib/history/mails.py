@@ -95,14 +95,16 @@ def notify_unproven(user: AbstractBaseUser, sign_in: SignIn) -> None:
 
 def _new_device(sign_in: SignIn) -> _Topic:
     sender = sign_in.address, sign_in.user_agent
-    return _Topic("a new device", "new_device", sign_in.created_at, *sender, {"is_told": False}, {"is_told": True})
+    return _Topic(
+        "a new device", "new_device", sign_in.created_at, *sender, {"is_notified": False}, {"is_notified": True}
+    )
 
 
 def _unproven(sign_in: SignIn) -> _Topic:
     assert sign_in.unproven_at is not None  # noqa: S101
     at = to_aware(sign_in.unproven_at, not_before=sign_in.created_at)
     sender = sign_in.unproven_address, sign_in.unproven_user_agent
-    untold, told = {"unproven_told_at": None}, {"unproven_told_at": sign_in.unproven_at}
+    untold, told = {"unproven_notified_at": None}, {"unproven_notified_at": sign_in.unproven_at}
     return _Topic("a session without proof", "unproven", at, *sender, untold, told)
 
 
@@ -131,9 +133,9 @@ def _claim(sign_in: SignIn, topic: _Topic) -> bool:
     since = topic.at - timedelta(days=1)
     with short_waits(using):
         # A lock, so that of many concurrent sign-ins the first ones get mails, and later ones do not suppress them.
-        of_lock.update(is_told=F("is_told"))
-        count = rows.filter(is_told=True, login_ms__gt=int(since.timestamp() * 1000)).count()
-        count += rows.filter(unproven_told_at__gt=to_column(since)).count()
+        of_lock.update(is_notified=F("is_notified"))
+        count = rows.filter(is_notified=True, login_ms__gt=int(since.timestamp() * 1000)).count()
+        count += rows.filter(unproven_notified_at__gt=to_column(since)).count()
         if count >= A_DAY_MAX:
             return False
         # Sign-ins in the same millisecond share a row.

@@ -75,16 +75,17 @@ class SignIn(models.Model):
 
     ``login_ms`` is its time in milliseconds since 1970, by the clock of the session store. With the user, it identifies
     the sign-in: a session that gets another key keeps both. ``ended_at`` is None while the session lives. If
-    ``ended_is_about`` is set, the end was noticed later, and ``reason`` is not known. ``by`` is the primary key of the
-    user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``. ``message`` is the
-    ``stored_message`` of :class:`django_redsess.signals.EndedSession`: a code, own words, or both. ``internal_note`` is
-    what that user has written for administrators. ``address_score`` orders addresses, so that each network is a range.
-    ``client`` names browser and system. ``device`` is a hash of the device's cookie, and ``is_new_device`` tells
-    whether the user had not signed in on it before. ``is_told`` is set if the user gets a mail about it.
+    ``ended_at_is_approximate`` is set, the end was noticed later, and ``reason`` is not known. ``ended_by`` is the
+    primary key of the user who ended it, and ``who_ended`` tells staff from the session's user: see ``WHO_ENDED``.
+    ``stored_message`` is that of :class:`django_redsess.signals.EndedSession`: a code, own words, or both.
+    ``internal_note`` is what that user has written for administrators. ``address_score`` orders addresses, so that each
+    network is a range. ``client`` names browser and system. ``device_cookie`` is a hash of the device's cookie, and
+    ``is_new_device`` tells whether the user had not signed in on it before. ``is_notified`` is set if the user gets a
+    mail about it.
 
     ``unproven_at``, ``unproven_address`` and ``unproven_user_agent`` are of the last request that used the session
-    without the proof of its device, and ``unproven_refused`` tells whether it was refused. ``unproven_told_at`` is when
-    the user got a mail about one.
+    without the proof of its device, and ``unproven_refused`` tells whether it was refused. ``unproven_notified_at`` is
+    when the user got a mail about one.
     """
 
     # No constraint: a row may be written just after its user was deleted. The unique index serves the lookups by user.
@@ -94,25 +95,25 @@ class SignIn(models.Model):
     login_ms = models.BigIntegerField(_("signed in"))
     last_seen_at = models.DateTimeField(_("last seen"), null=True)
     ended_at = models.DateTimeField(_("ended"), null=True)
-    ended_is_about = models.BooleanField(_("the end is not exact"), default=False)
+    ended_at_is_approximate = models.BooleanField(_("the end is not exact"), default=False)
     reason = models.CharField(
         _("reason"), max_length=12, choices=[(str(reason), text) for reason, text in REASONS.items()], blank=True
     )
-    by = models.CharField(_("ended by"), max_length=255, blank=True)
+    ended_by = models.CharField(_("ended by"), max_length=255, blank=True)
     who_ended = models.CharField(max_length=14, blank=True)
-    message = models.CharField(_("message"), max_length=STORED_MAX, blank=True)
+    stored_message = models.CharField(_("message"), max_length=STORED_MAX, blank=True)
     address = models.CharField(_("address"), max_length=45, blank=True)
     address_score = models.BigIntegerField(null=True)
     client = models.CharField(_("device"), max_length=64, blank=True)
     user_agent = models.CharField(_("user agent"), max_length=256, blank=True)
-    device = models.CharField(max_length=16, blank=True)
+    device_cookie = models.CharField(max_length=16, blank=True)
     is_new_device = models.BooleanField(_("new device"), null=True)
-    is_told = models.BooleanField(default=False)
+    is_notified = models.BooleanField(default=False)
     unproven_at = models.DateTimeField(_("without proof"), null=True)
     unproven_address = models.CharField(max_length=45, blank=True, default="", db_default="")
     unproven_user_agent = models.CharField(max_length=256, blank=True, default="", db_default="")
     unproven_refused = models.BooleanField(null=True)
-    unproven_told_at = models.DateTimeField(null=True)
+    unproven_notified_at = models.DateTimeField(null=True)
     internal_note = models.CharField(_("internal note"), max_length=200, blank=True, default="", db_default="")
 
     class Meta:
@@ -126,7 +127,7 @@ class SignIn(models.Model):
             models.Index(fields=("address_score", "-login_ms"), name="redsess_sign_in_address"),
             models.Index(fields=("reason", "-login_ms", "-id"), name="redsess_sign_in_reason"),
             models.Index(fields=("who_ended", "-login_ms", "-id"), name="redsess_sign_in_who_ended"),
-            models.Index(fields=("by", "who_ended", "-login_ms", "-id"), name="redsess_sign_in_by"),
+            models.Index(fields=("ended_by", "who_ended", "-login_ms", "-id"), name="redsess_sign_in_ended_by"),
             models.Index(fields=("client", "-login_ms", "-id"), name="redsess_sign_in_client"),
             models.Index(fields=("login_ms",), name="redsess_sign_in_open", condition=models.Q(ended_at__isnull=True)),
             models.Index(
@@ -156,12 +157,12 @@ class BlockCopy(models.Model):
     """
     A copy of a block: see :func:`django_redsess.online.block`. The server may forget the block, as after a failover.
 
-    The fields are those of :class:`django_redsess.online.Block`, whose ``stored_message`` is ``message`` here.
+    The fields are those of :class:`django_redsess.online.Block`.
     """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, delete_with_user, db_constraint=False, primary_key=True)
     until = models.DateTimeField(db_index=True)
-    message = models.CharField(max_length=STORED_MAX, blank=True)
+    stored_message = models.CharField(max_length=STORED_MAX, blank=True)
     by = models.CharField(max_length=255, blank=True)
     internal_note = models.CharField(max_length=200, blank=True, default="", db_default="")
 

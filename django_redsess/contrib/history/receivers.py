@@ -42,8 +42,17 @@ from django_redsess.user_messages import STORED_MAX
 
 UNIQUE = ("user", "login_ms")
 FROM_CLIENT = ("address", "address_score", "client", "user_agent")
-AT_BEGINNING = (*FROM_CLIENT, "device", "is_new_device")
-AT_END = ("last_seen_at", "ended_at", "ended_is_about", "reason", "by", "who_ended", "message", "internal_note")
+AT_BEGINNING = (*FROM_CLIENT, "device_cookie", "is_new_device")
+AT_END = (
+    "last_seen_at",
+    "ended_at",
+    "ended_at_is_approximate",
+    "reason",
+    "ended_by",
+    "who_ended",
+    "stored_message",
+    "internal_note",
+)
 AT_UNPROVEN = ("unproven_at", "unproven_address", "unproven_user_agent", "unproven_refused")
 """The fields that an upsert changes in an existing row."""
 
@@ -120,11 +129,11 @@ def record_ends(sender: Any, sessions: Sequence[EndedSession], **kwargs: Any) ->
                 user_id=key,
                 login_ms=ms_of(each.created_at),
                 last_seen_at=None if each.last_seen_at is None else to_column(each.last_seen_at),
-                ended_at=to_column(each.at),
+                ended_at=to_column(each.ended_at),
                 reason=each.reason.value,
-                by=each.by,
-                who_ended=who_ended(each.user_id, each.reason, each.by),
-                message=each.stored_message[:STORED_MAX],
+                ended_by=each.ended_by,
+                who_ended=who_ended(each.user_id, each.reason, each.ended_by),
+                stored_message=each.stored_message[:STORED_MAX],
                 internal_note=each.internal_note[:MESSAGE_MAX],
             )
         )

@@ -67,7 +67,7 @@ def close_ended(go_on: GoOn = lambda: True) -> Batches:
             with short_waits(using):
                 # An end that was recorded meanwhile is more exact.
                 left_open = SignIn.objects.using(using).filter(pk__in=gone, ended_at=None)
-                left_open.update(ended_at=ended_at, ended_is_about=True)
+                left_open.update(ended_at=ended_at, ended_at_is_approximate=True)
             let_others_write(using)
         yield len(gone), len(batch)
 
@@ -112,7 +112,7 @@ def _put_right(wrong: list[Any], living: dict[Any, online.Session], there: dict[
         return len(new)
     # An end that was recorded meanwhile is later, and stays.
     closed_rows = SignIn.objects.using(using).filter(pk__in=ends, ended_at__lte=max(ends.values()))
-    return len(new) + closed_rows.update(ended_at=None, ended_is_about=False, reason="", **NOTHING_OF_ENDER)
+    return len(new) + closed_rows.update(ended_at=None, ended_at_is_approximate=False, reason="", **NOTHING_OF_ENDER)
 
 
 def _row_of_session(user_key: Any, session: online.Session) -> SignIn:
@@ -132,7 +132,7 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
     """
     rows, after = rows_to_prune(), (0, 0)
     later = SignIn.objects.filter(user_id=OuterRef("user_id"), login_ms__gt=OuterRef("login_ms"))
-    has_later = Exists(later.filter(~Q(device="") | Q(device=OuterRef("device"))))
+    has_later = Exists(later.filter(~Q(device_cookie="") | Q(device_cookie=OuterRef("device_cookie"))))
     while go_on():
         old = rows.filter(Q(login_ms__gt=after[0]) | Q(login_ms=after[0], pk__gt=after[1]))
         named = old.order_by("login_ms", "pk").values_list("login_ms", "pk", has_later)
@@ -144,14 +144,14 @@ def prune(go_on: GoOn = lambda: True) -> Batches:
         SignIn.objects.using(rows.db).filter(pk__in=gone).delete()
         # These rows are read each hour, and changed once.
         changed = rows.filter(pk__in=latest).exclude(
-            address="", user_agent="", by="", message="", internal_note="", **NOTHING_OF_UNPROVEN
+            address="", user_agent="", ended_by="", stored_message="", internal_note="", **NOTHING_OF_UNPROVEN
         )
         changed.update(**NOTHING_OF_SENDER)
         let_others_write(rows.db)
         yield len(gone), len(batch)
 
 
-NOTHING_OF_ENDER = {"by": "", "who_ended": "", "message": "", "internal_note": ""}
+NOTHING_OF_ENDER = {"ended_by": "", "who_ended": "", "stored_message": "", "internal_note": ""}
 NOTHING_OF_UNPROVEN = {"unproven_address": "", "unproven_user_agent": ""}
 NOTHING_OF_SENDER: dict[str, Any] = {
     "address": "",

@@ -50,11 +50,11 @@ def past_sign_in(row: SignIn) -> PastSignIn:
         created_at=row.created_at,
         last_seen_at=row.last_seen_at and to_aware(row.last_seen_at, not_before=row.created_at),
         ended_at=row.ended_at and to_aware(row.ended_at, not_before=row.created_at),
-        ended_is_about=row.ended_is_about,
+        ended_at_is_approximate=row.ended_at_is_approximate,
         reason=row.reason,
         reason_text=str(REASONS.get(row.reason, row.reason)),
-        by=row.by,
-        stored_message=row.message,
+        ended_by=row.ended_by,
+        stored_message=row.stored_message,
         address=row.address,
         user_agent=row.user_agent,
         is_new_device=row.is_new_device,
@@ -80,7 +80,7 @@ def sign_ins_of_users(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QueryS
 def ended_by(rows: QuerySet[SignIn], user_ids: Iterable[str]) -> QuerySet[SignIn]:
     """Return the ``rows`` whose sessions these users have ended, without their own sessions."""
     # PostgreSQL rejects text with NUL.
-    return rows.filter(by__in=[user_id for user_id in user_ids if "\0" not in user_id], who_ended=STAFF)
+    return rows.filter(ended_by__in=[user_id for user_id in user_ids if "\0" not in user_id], who_ended=STAFF)
 
 
 def _sign_ins_of_user(rows: QuerySet[SignIn], user_id: str) -> QuerySet[SignIn]:

@@ -26,7 +26,12 @@ GONE = "70000000"
 @pytest.fixture
 def rows(alice) -> list[SignIn]:
     bob = User.objects.create_user("bob")
-    ended = {"ended_at": datetime(2030, 4, 1, tzinfo=UTC), "reason": "kicked", "by": GONE, "message": "Call us."}
+    ended = {
+        "ended_at": datetime(2030, 4, 1, tzinfo=UTC),
+        "reason": "kicked",
+        "ended_by": GONE,
+        "stored_message": "Call us.",
+    }
     ended["who_ended"] = who_ended(str(alice.pk), "kicked", GONE)
     return [
         SignIn.objects.create(user=alice, login_ms=AT, address="198.51.100.7", **ended),
@@ -53,7 +58,7 @@ def test_sign_ins_are_listed_with_their_ends(alice, root, rows) -> None:
             "created_at": AT / 1000,
             "last_seen_at": None,
             "ended_at": datetime(2030, 4, 1, tzinfo=UTC).timestamp(),
-            "ended_is_about": False,
+            "ended_at_is_approximate": False,
             "reason": "kicked",
             "ended_by": GONE,
             "ended_by_user": None,
@@ -144,7 +149,12 @@ def test_who_may_not_see_users_finds_them_by_user_name_only(rows) -> None:
     ],
 )
 def test_internal_notes_are_read_by_those_who_may_write_them(alice, root, permissions, reads) -> None:
-    ended = {"ended_at": datetime(2030, 4, 1, tzinfo=UTC), "reason": "kicked", "by": GONE, "internal_note": "Case 7"}
+    ended = {
+        "ended_at": datetime(2030, 4, 1, tzinfo=UTC),
+        "reason": "kicked",
+        "ended_by": GONE,
+        "internal_note": "Case 7",
+    }
     of_root = User.objects.get(username="root")
     for user in (alice, of_root):
         SignIn.objects.create(user=user, login_ms=AT, **ended)

@@ -22,7 +22,7 @@ def row(
     made = row_of_beginning(user.pk, datetime.now(UTC) - ago, address, agent)
     for name, value in fields.items():
         setattr(made, name, value)
-    made.who_ended = who_ended(str(user.pk), made.reason, made.by)
+    made.who_ended = who_ended(str(user.pk), made.reason, made.ended_by)
     made.save()
     return made
 

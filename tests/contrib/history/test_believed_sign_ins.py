@@ -144,9 +144,9 @@ def test_a_device_is_known_again_whatever_request_the_view_has(browser, asked) -
         browser.post("/logout/")
     assert Browser(Client()).post(f"/{asked}/signs_in/carol/").status_code == 200
     rows = SignIn.objects.order_by("login_ms")
-    assert [bool(row.device) for row in rows] == [True] * 3
+    assert [bool(row.device_cookie) for row in rows] == [True] * 3
     assert [row.is_new_device for row in rows] == [False, False, True]
-    assert rows[0].device == rows[1].device
+    assert rows[0].device_cookie == rows[1].device_cookie
 
 
 def test_an_app_without_cookies_is_no_new_device_at_each_sign_in(browser, users) -> None:
@@ -154,7 +154,7 @@ def test_an_app_without_cookies_is_no_new_device_at_each_sign_in(browser, users)
         answer = browser.post("/app/carol/", headers={"User-Agent": f"Mozilla/5.0 (X11; Linux) Firefox/{version}.0"})
         assert (answer.status_code, set(answer.cookies) - {"csrftoken"}) == (200, set())
     rows = SignIn.objects.order_by("login_ms")
-    assert [(row.device, row.is_new_device, bool(row.user_agent)) for row in rows] == [("", False, True)] * 2
+    assert [(row.device_cookie, row.is_new_device, bool(row.user_agent)) for row in rows] == [("", False, True)] * 2
     browser.post("/app/carol/", headers={"User-Agent": "Mozilla/5.0 (Windows NT 10.0) Firefox/146.0"})
     assert SignIn.objects.latest("login_ms").is_new_device
 

@@ -122,7 +122,7 @@ def test_a_block_that_was_over_at_a_sign_in_is_not_put_back(redis, alice, new_se
     assert not BlockCopy.objects.exists()
     # A new block is one.
     online.block(alice, until=in_an_hour(), message="Call us.")
-    assert online.block_of(alice).message == BlockCopy.objects.get().message == "Call us."
+    assert online.block_of(alice).message == BlockCopy.objects.get().stored_message == "Call us."
 
 
 def test_a_change_that_was_made_while_the_database_failed_is_copied(redis, alice, unnoticed) -> None:

@@ -33,7 +33,7 @@ def without_table(lukas) -> Iterator[None]:
 
 @pytest.mark.parametrize("options", [{}, {"json": True}], ids=["csv", "json"])
 def test_a_terminal_of_few_letters_gets_others_escaped(lukas, options) -> None:
-    ended(lukas, message="Geändert", agent="Jörgs Browser")
+    ended(lukas, stored_message="Geändert", agent="Jörgs Browser")
     out = TextIOWrapper(BytesIO(), encoding="ascii")
     call_command("history", export="lukas", stdout=out, **options)
     out.flush()

@@ -89,7 +89,7 @@ def test_the_first_device_is_not_new_and_a_second_one_is(told, alice) -> None:
     sign_in(second, address="192.0.2.1", **{"User-Agent": FIREFOX.replace("145", "146")})
     sign_in(first)
     assert len(told) == 1
-    assert SignIn.objects.values("device").distinct().count() == 2
+    assert SignIn.objects.values("device_cookie").distinct().count() == 2
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_of_many_sign_ins_at_once_the_first_five_get_a_mail_and_none_gets_two(al
     for row in [rows[0], *rows]:
         new_device.send(SignIn, request=None, user=alice, sign_in=row, is_new_network=False)
     assert len(mail.outbox) == 5
-    assert [row.is_told for row in SignIn.objects.order_by("login_ms")] == [True] * 5 + [False] * 5
+    assert [row.is_notified for row in SignIn.objects.order_by("login_ms")] == [True] * 5 + [False] * 5
 
 
 @pytest.mark.usefixtures("notify")
@@ -391,10 +391,10 @@ def test_a_strangers_device_is_new_though_the_latest_row_has_none(alice) -> None
 def test_where_no_device_is_known_another_kind_of_browser_is_new(told, alice) -> None:
     sign_in()
     # As of a row that was made up.
-    SignIn.objects.update(device="")
+    SignIn.objects.update(device_cookie="")
     sign_in()
     assert told == []
-    SignIn.objects.update(device="")
+    SignIn.objects.update(device_cookie="")
     sign_in(**{"User-Agent": CHROME})
     assert len(told) == 1
 
@@ -523,7 +523,7 @@ class Queue(BaseEmailBackend):
     def send_messages(self, email_messages: Any) -> int:
         heard_in.append((threading.current_thread() is threading.main_thread(), tenant.get()))
         for message in email_messages:
-            BlockCopy.objects.create(user_id=len(heard_in), until=timezone.now(), message=message.subject[:20])
+            BlockCopy.objects.create(user_id=len(heard_in), until=timezone.now(), stored_message=message.subject[:20])
         return len(email_messages)
 
 

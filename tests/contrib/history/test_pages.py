@@ -42,9 +42,16 @@ def names(client: Client, **query: str) -> list[str]:
 
 
 def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_client, admin_user, users) -> None:
-    ended(users["alice"], Reason.KICKED, by=str(admin_user.pk), ago=timedelta(days=2))
-    ended(users["bob"], Reason.KICKED, by=str(users["bob"].pk), ago=timedelta(days=1), agent=CHROME, is_new_device=True)
-    ended(users["carol"], "", ended_is_about=True, address="2001:db8::7", ago=timedelta(hours=2))
+    ended(users["alice"], Reason.KICKED, ended_by=str(admin_user.pk), ago=timedelta(days=2))
+    ended(
+        users["bob"],
+        Reason.KICKED,
+        ended_by=str(users["bob"].pk),
+        ago=timedelta(days=1),
+        agent=CHROME,
+        is_new_device=True,
+    )
+    ended(users["carol"], "", ended_at_is_approximate=True, address="2001:db8::7", ago=timedelta(hours=2))
     row(users["alice"])
     newest, carol, bob, alice = rows_of(admin_client.get(LIST))
     assert [newest["who"], carol["who"], bob["who"], alice["who"]] == ["alice", "carol", "bob", "alice"]
@@ -58,7 +65,7 @@ def test_the_newest_sign_in_comes_first_with_how_it_ended_and_where_from(admin_c
 
 
 def test_search_and_filters(admin_client, users) -> None:
-    ended(users["alice"], "", ended_is_about=True, ago=timedelta(days=3))
+    ended(users["alice"], "", ended_at_is_approximate=True, ago=timedelta(days=3))
     ended(users["bob"], ago=timedelta(days=2), address="192.0.2.8", agent=CHROME, is_new_device=True)
     row(users["carol"], address="2001:db8:0:1::7")
     queries: list[tuple[dict[str, str], list[str]]] = [
@@ -98,8 +105,8 @@ def ends(users, admin_user) -> dict[str, User]:
         )
     ):
         ago = timedelta(hours=1, minutes=number)
-        ended(alice, reason, by=by, message=message, address=f"192.0.2.{number}", ago=ago)
-    ended(admin_user, Reason.KICKED, by=str(alice.pk), address="192.0.2.100")
+        ended(alice, reason, ended_by=by, stored_message=message, address=f"192.0.2.{number}", ago=ago)
+    ended(admin_user, Reason.KICKED, ended_by=str(alice.pk), address="192.0.2.100")
     return {**users, "admin": admin_user}
 
 
@@ -161,7 +168,7 @@ def test_what_the_user_has_read_is_in_the_list_and_on_the_page(admin_client, end
     assert message not in Page(response).text
     assert message[:50] in Page(response).text
     assert f'title="Message to the user: {message}"' in response.text
-    page = Page(admin_client.get(f"{LIST}{SignIn.objects.get(message=message).pk}/change/"))
+    page = Page(admin_client.get(f"{LIST}{SignIn.objects.get(stored_message=message).pk}/change/"))
     assert f"Message to the user: {message}" in page.text
     assert "Ended by admin (staff)" in page.text
 
@@ -284,7 +291,7 @@ def test_the_list_counts_so_far_and_leads_to_older_ones_by_date(admin_client, us
 
 def test_no_page_counts_or_sorts_all_rows(admin_client, users, django_assert_max_num_queries) -> None:
     for name in users:
-        ended(users[name], Reason.KICKED, by=str(users["alice"].pk))
+        ended(users[name], Reason.KICKED, ended_by=str(users["alice"].pk))
     with django_assert_max_num_queries(6) as queries:
         assert len(names(admin_client)) == 3
     counted = [each["sql"] for each in queries if "COUNT(" in each["sql"]]
@@ -303,7 +310,7 @@ def test_more_than_a_thousand_users_are_cut_and_said(admin_client, users, monkey
 
 
 def test_who_may_not_see_users_reads_names_and_searches_by_user_name_only(users) -> None:
-    ended(users["alice"], Reason.KICKED, by=str(users["bob"].pk))
+    ended(users["alice"], Reason.KICKED, ended_by=str(users["bob"].pk))
     client = staff(Client(), VIEW, EXPORT)
     assert names(client) == names(client, q="ALIC") == ["alice"]
     assert names(client, q="192.0.2.7") != []
@@ -361,7 +368,9 @@ def test_who_may_delete_users_deletes_their_sign_ins_with_them(users, way) -> No
 
 def test_names_and_messages_are_text(admin_client, users) -> None:
     nasty = User.objects.create_user(MARKUP[:140])
-    ended(users["alice"], Reason.KICKED, by=str(nasty.pk), agent=MARKUP, message=MARKUP, internal_note=MARKUP)
+    ended(
+        users["alice"], Reason.KICKED, ended_by=str(nasty.pk), agent=MARKUP, stored_message=MARKUP, internal_note=MARKUP
+    )
     row(nasty, agent=MARKUP)
     for url in (LIST, f"{LIST}{SignIn.objects.first().pk}/change/", f"/admin/auth/user/{nasty.pk}/change/"):
         assert "<script>alert" not in admin_client.get(url).text, url
@@ -387,7 +396,7 @@ def export(client: Client, file_format: str, **query: str) -> str:
 def test_export_has_all_that_match_in_order(admin_client, users, monkeypatch, file_format) -> None:
     monkeypatch.setattr(pages, "READ_AT_ONCE", 2)
     for number in range(5):
-        ended(users["alice"], Reason.KICKED, by=str(users["bob"].pk), ago=timedelta(days=number), agent="=cmd()")
+        ended(users["alice"], Reason.KICKED, ended_by=str(users["bob"].pk), ago=timedelta(days=number), agent="=cmd()")
     # At the same moment: the order is that of their ids.
     same = row(users["bob"])
     twin = row(users["carol"])

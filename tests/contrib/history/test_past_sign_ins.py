@@ -35,7 +35,9 @@ def pages_about(user: User, sid: str) -> dict[str, str]:
 
 def test_who_is_not_there_is_told_with_the_last_sign_in_and_who_ended_it(admin_client, admin_user, lukas) -> None:
     ended(lukas, Reason.LOGOUT, address="192.0.2.1", ago=timedelta(days=2))
-    ended(lukas, Reason.KICKED, by=str(admin_user.pk), address="198.51.100.7", agent=CHROME, ago=timedelta(days=1))
+    ended(
+        lukas, Reason.KICKED, ended_by=str(admin_user.pk), address="198.51.100.7", agent=CHROME, ago=timedelta(days=1)
+    )
     page = Page(admin_client.get(ONLINE, {"q": "lukas@"}))
     for text in ("lukas is not signed in.", "198.51.100.7 (Chrome 120 on Windows)", "ended by admin", "1 day ago"):
         assert text in page.text
@@ -84,15 +86,22 @@ def test_only_with_the_permission(lukas, new_session, permission) -> None:
 
 
 def test_who_ended_it_has_a_name_for_those_who_may_not_see_users(lukas, admin_user, new_session) -> None:
-    ended(lukas, Reason.KICKED, by=str(admin_user.pk))
+    ended(lukas, Reason.KICKED, ended_by=str(admin_user.pk))
     client = staff(Client(), "view_onlinesession", "view_signin")
     text = Page(client.get(page_of(from_place(new_session(str(lukas.pk))).sid))).text
     assert "Ended by admin (staff)" in text
 
 
 def test_your_sessions_have_what_ended_lately_and_name_no_administrator(client, lukas, admin_user) -> None:
-    ended(lukas, Reason.KICKED, by=str(admin_user.pk), address="203.0.113.5", message="Call us.", is_new_device=True)
-    ended(lukas, Reason.KICKED, by=str(lukas.pk), ago=timedelta(days=1))
+    ended(
+        lukas,
+        Reason.KICKED,
+        ended_by=str(admin_user.pk),
+        address="203.0.113.5",
+        stored_message="Call us.",
+        is_new_device=True,
+    )
+    ended(lukas, Reason.KICKED, ended_by=str(lukas.pk), ago=timedelta(days=1))
     row(lukas, address="203.0.113.99", ago=timedelta(minutes=5))
     ended(admin_user, address="203.0.113.66")
     client.force_login(lukas)
@@ -148,7 +157,7 @@ def test_places_stand_beside_addresses_and_are_asked_for_once_a_page(admin_clien
 
 @pytest.mark.parametrize("is_about", [False, True])
 def test_an_end_that_nobody_knows_the_reason_of_is_a_time_only(client, lukas, is_about) -> None:
-    ended(lukas, "", ended_is_about=is_about)
+    ended(lukas, "", ended_at_is_approximate=is_about)
     client.force_login(lukas)
     [cell] = lxml.html.fromstring(client.get(OWN).text).xpath("//dt[.='Ended']/following-sibling::dd")
     [time] = cell.iter("time")
@@ -164,7 +173,7 @@ def test_nothing_lately_has_no_heading(client, lukas) -> None:
 @pytest.mark.parametrize("reason", [*Reason, ""])
 def test_each_end_has_words_of_its_own(admin_client, lukas, reason) -> None:
     ended(lukas, reason)
-    ended(lukas, reason, by=str(lukas.pk), ago=timedelta(hours=2))
+    ended(lukas, reason, ended_by=str(lukas.pk), ago=timedelta(hours=2))
     client = Client()
     client.force_login(lukas)
     for response in (client.get(OWN), admin_client.get(LIST), admin_client.get(f"{LIST}?reason={reason or 'unknown'}")):

@@ -27,7 +27,7 @@ def alice() -> User:
 
 
 def said(row: SignIn) -> tuple[str, str, str, bool]:
-    return row.reason, row.by, row.message, row.ended_is_about
+    return row.reason, row.ended_by, row.stored_message, row.ended_at_is_approximate
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient], ids=["wsgi", "asgi"])

@@ -68,7 +68,7 @@ def test_the_row_of_a_session_that_is_gone_is_closed_without_a_reason(alice, unr
     unrecorded(online.end, gone.sid)
     assert numbers("--repair") == {"closed": 1, "inserted": 0, "pruned": 0}
     row = SignIn.objects.get(ended_at__isnull=False)
-    assert (row.ended_is_about, row.reason) == (True, "")
+    assert (row.ended_at_is_approximate, row.reason) == (True, "")
     assert row.created_at < online.get(stays.sid).created_at
     assert numbers("--repair") == {"closed": 0, "inserted": 0, "pruned": 0}
 
@@ -83,10 +83,10 @@ def test_a_living_session_without_a_row_gets_one(alice, unrecorded) -> None:
 def test_the_closed_row_of_a_living_session_is_opened(alice) -> None:
     sign_in(str(alice.pk))
     row = SignIn.objects.get()
-    SignIn.objects.update(ended_at=row.created_at, reason="kicked", by="7", message="Gone.")
+    SignIn.objects.update(ended_at=row.created_at, reason="kicked", ended_by="7", stored_message="Gone.")
     assert numbers("--repair") == {"closed": 0, "inserted": 1, "pruned": 0}
     row.refresh_from_db()
-    assert (row.ended_at, row.reason, row.by, row.message) == (None, "", "", "")
+    assert (row.ended_at, row.reason, row.ended_by, row.stored_message) == (None, "", "", "")
 
 
 def test_a_session_keeps_its_row_with_another_key_and_gets_another_with_another_sign_in(alice, unrecorded) -> None:
@@ -106,7 +106,7 @@ def test_a_session_keeps_its_row_with_another_key_and_gets_another_with_another_
 
 def test_a_session_that_ends_while_its_row_is_opened_keeps_the_recorded_end(alice, monkeypatch) -> None:
     session = sign_in(str(alice.pk))
-    SignIn.objects.update(ended_at=SignIn.objects.get().created_at, ended_is_about=True)
+    SignIn.objects.update(ended_at=SignIn.objects.get().created_at, ended_at_is_approximate=True)
     are_live = repair.are_live
 
     def ends_then(sign_ins: list[tuple[str, int]]) -> list[bool]:
@@ -117,7 +117,7 @@ def test_a_session_that_ends_while_its_row_is_opened_keeps_the_recorded_end(alic
     monkeypatch.setattr(repair, "are_live", ends_then)
     assert sum(changed for changed, _ in repair.insert_missing()) == 0
     row = SignIn.objects.get()
-    assert (row.ended_at is None, row.ended_is_about, row.reason) == (False, False, "kicked")
+    assert (row.ended_at is None, row.ended_at_is_approximate, row.reason) == (False, False, "kicked")
 
 
 def test_a_user_who_was_deleted_gets_no_row_for_a_session_that_still_lives(alice, unrecorded) -> None:
@@ -176,7 +176,7 @@ def test_a_recorded_end_is_better_than_a_repaired_one(alice, unrecorded) -> None
     run("--repair")
     receivers.record_ends(None, sessions=[ended])
     row = SignIn.objects.get()
-    assert (row.ended_is_about, row.reason) == (False, "kicked")
+    assert (row.ended_at_is_approximate, row.reason) == (False, "kicked")
 
 
 @pytest.mark.usefixtures("partitions")
@@ -227,8 +227,14 @@ def test_rows_are_kept_for_so_many_days_and_those_of_living_sessions_longer(alic
 def test_of_each_users_latest_sign_in_the_device_is_kept_and_nothing_of_the_sender(alice, monkeypatch) -> None:
     monkeypatch.setattr(repair, "DELETED_AT_ONCE", 2)
     bob = User.objects.create_user("bob")
-    kept = {"client": "Firefox on Linux", "device": "0123456789abcdef"}
-    gone = {"address": "192.0.2.7", "address_score": 7, "user_agent": "Firefox", "by": "7", "message": "Bye."}
+    kept = {"client": "Firefox on Linux", "device_cookie": "0123456789abcdef"}
+    gone = {
+        "address": "192.0.2.7",
+        "address_score": 7,
+        "user_agent": "Firefox",
+        "ended_by": "7",
+        "stored_message": "Bye.",
+    }
     for user in (alice, bob):
         for login_ms in (1, 2, 3):
             SignIn.objects.create(user=user, login_ms=login_ms, ended_at=datetime.now(UTC), **kept, **gone)
@@ -247,7 +253,7 @@ def test_the_cleaner_has_it_done(alice, unrecorded, monkeypatch) -> None:
     # It runs until it is stopped: here by what it rests for.
     monkeypatch.setattr(cleansessions.Command, "wait_for_work", lambda command: setattr(command.stop, "asked", True))
     call_command("cleansessions", "--forever", verbosity=0)
-    assert SignIn.objects.filter(ended_is_about=True).count() == 1
+    assert SignIn.objects.filter(ended_at_is_approximate=True).count() == 1
     assert SignIn.objects.filter(ended_at=None).count() == 1
 
 

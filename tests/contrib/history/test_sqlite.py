@@ -123,7 +123,7 @@ def test_sign_ins_while_old_rows_are_deleted_each_have_a_row(file: Path, monkeyp
     monkeypatch.setattr(database, "WAIT_SECONDS", 1)
     closed_at, device = AT - timedelta(days=400), "0123456789abcdef"
     SignIn.objects.using(ALIAS).bulk_create(
-        [SignIn(user_id=1, login_ms=number, ended_at=closed_at, device=device) for number in range(1, OLD + 2)]
+        [SignIn(user_id=1, login_ms=number, ended_at=closed_at, device_cookie=device) for number in range(1, OLD + 2)]
     )
     deleted, begun, over = itertools.count(), threading.Event(), threading.Event()
 

@@ -111,7 +111,7 @@ def test_a_note_is_read_where_the_sign_in_is_by_those_who_may_write_it(
     admin_client, support, viewer, bob, new_session
 ) -> None:
     sam = User.objects.get(username="sam")
-    told_off = ended(bob, Reason.KICKED, by=str(sam.pk), message="Call us.", internal_note=NOTE)
+    told_off = ended(bob, Reason.KICKED, ended_by=str(sam.pk), stored_message="Call us.", internal_note=NOTE)
     session = page_of(new_session(str(bob.pk)).sid)
     own_user = f"/admin/auth/user/{bob.pk}/change/"
     for client, reads in ((admin_client, True), (support, True), (viewer, False)):
@@ -124,15 +124,15 @@ def test_a_note_is_read_where_the_sign_in_is_by_those_who_may_write_it(
     assert f"Internal note: {NOTE}" in rows_of(client.get(LIST))[0]["ended"].replace("”Int", "” Int")
     # A site's own rule that keeps somebody from ending the user's sessions keeps the note, too.
     root = User.objects.create_superuser("root")
-    of_root = ended(root, Reason.KICKED, by=str(root.pk), message="Call us.", internal_note=NOTE)
+    of_root = ended(root, Reason.KICKED, ended_by=str(root.pk), stored_message="Call us.", internal_note=NOTE)
     assert NOTE not in Page(support.get(of(of_root))).text
     assert NOTE in Page(admin_client.get(of(of_root))).text
 
 
 def test_nobody_reads_what_others_have_noted_about_them(support, admin_user) -> None:
     sam = User.objects.get(username="sam")
-    about = ended(sam, Reason.KICKED, by=str(admin_user.pk), internal_note=NOTE)
-    own = ended(sam, Reason.KICKED, by=str(sam.pk), internal_note="Only a try", ago=timedelta(days=1))
+    about = ended(sam, Reason.KICKED, ended_by=str(admin_user.pk), internal_note=NOTE)
+    own = ended(sam, Reason.KICKED, ended_by=str(sam.pk), internal_note="Only a try", ago=timedelta(days=1))
     assert NOTE not in Page(support.get(of(about))).text
     assert "Only a try" in Page(support.get(of(own))).text
 
@@ -144,12 +144,12 @@ def test_what_the_support_notes_is_stored_with_the_sign_in_and_the_block(support
     question = support.get(f"{CONFIRM}?user={bob.pk}")
     answer(support, question, block=f"1 {bob.pk}", message="Call us.", note=NOTE)
     [ended_one] = SignIn.objects.filter(user=bob, reason=Reason.KICKED)
-    assert (ended_one.message, ended_one.internal_note) == ("Call us.", NOTE)
+    assert (ended_one.stored_message, ended_one.internal_note) == ("Call us.", NOTE)
     assert BlockCopy.objects.get(user=bob).internal_note == NOTE
 
 
 def test_the_user_reads_no_note_on_the_own_page(client, bob) -> None:
-    ended(bob, Reason.KICKED, by="900", message="Call us.", internal_note=NOTE)
+    ended(bob, Reason.KICKED, ended_by="900", stored_message="Call us.", internal_note=NOTE)
     client.force_login(bob)
     text = client.get("/account/sessions/").text
     assert "Signed out by an administrator" in text
@@ -157,7 +157,7 @@ def test_the_user_reads_no_note_on_the_own_page(client, bob) -> None:
 
 
 def test_an_export_has_the_notes_of_those_who_may_write_them(admin_client, bob) -> None:
-    ended(bob, Reason.KICKED, by="1", internal_note=NOTE)
+    ended(bob, Reason.KICKED, ended_by="1", internal_note=NOTE)
     exporter = staff(Client(), "view_signin", "export_signin", "view_onlinesession", name="eve")
     for client, reads in ((admin_client, True), (exporter, False)):
         for file_format in ("csv", "json"):

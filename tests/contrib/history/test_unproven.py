@@ -199,6 +199,6 @@ def test_both_kinds_of_mails_count_for_the_day(alice) -> None:
     assert len(mail.outbox) == mails.A_DAY_MAX
     mails.notify(SignIn, alice, row(alice))
     assert len(mail.outbox) == mails.A_DAY_MAX
-    SignIn.objects.update(unproven_told_at=timezone.now() - timedelta(days=2))
+    SignIn.objects.update(unproven_notified_at=timezone.now() - timedelta(days=2))
     mails.notify(SignIn, alice, row(alice, ago=timedelta(seconds=1)))
     assert len(mail.outbox) == mails.A_DAY_MAX + 1

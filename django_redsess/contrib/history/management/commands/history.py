@@ -30,8 +30,8 @@ from django_redsess.session.store import user_id_of
 EXPORTED_AT_ONCE = 1000
 
 STORED = (
-    Field("stored_client", str | None, "Browser and system as the row has them, for the filters.", "client"),
-    Field("device_cookie", str | None, "A hash of the device's cookie.", "device"),
+    Field("client", str | None, "Browser and system as the row has them, for the filters.", "client"),
+    Field("device_cookie", str | None, "A hash of the device's cookie.", "device_cookie"),
 )
 """Further values that are stored of a sign-in."""
 
