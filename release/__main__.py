@@ -11,13 +11,14 @@ from release.repository import (
     CHANGELOG,
     ROOT,
     check_signing,
+    commit_of_release,
     git,
     problems_of_clone,
     problems_of_texts,
     tag,
     today,
     top_heading,
-    write_date,
+    unreleased,
 )
 
 HELP = """
@@ -25,17 +26,18 @@ Make a release, all but push and upload:
 
   1. checks that this is a clean main, that pyproject.toml and the top of CHANGELOG.rst have the version, that the
      classifier says how ready it is, that no such tag is there, and that git can sign
-  2. replaces "(unreleased)" in CHANGELOG.rst by the date of today, and commits that
-  3. builds dist/, as `make dist` does: twice, with SBOM and hashes
-  4. makes a signed tag
+  2. makes a commit in which CHANGELOG.rst has the date of today, and no text says any more that nothing was released
+  3. builds dist/ from it, as `make dist` does: twice, with SBOM and hashes
+  4. adds the commit to main, with a signed tag
   5. prints the commands that are left
 
-It pushes nothing. If it fails after step 2, correct what it says, commit, and run it again.
+It pushes nothing. Until step 4, nothing but dist/ is changed. If it fails, correct what it says, commit, and run it
+again.
 """
 
 EPILOG = """
 examples:
-  python -m release 1.0 --dry-run    change nothing but dist/, and say what is missing
+  python -m release 1.0 --dry-run    change nothing but dist/, and show what would be changed
   python -m release 1.0 --no-sign    rehearse it in a clone that you throw away
   python -m release 1.0
 """
@@ -51,7 +53,9 @@ workflow, upload by hand:
   {twine} upload dist/*.tar.gz dist/*.whl
   gh release create {version} --verify-tag {pre}dist/*
 
-To undo all of this before the push: git tag --delete {version}
+To undo all of this before the push:
+
+  git tag --delete {version} && git reset --keep {head}
 """
 
 
@@ -66,17 +70,18 @@ def release(version: str, *, dry_run: bool, sign: bool) -> None:
         raise ReleaseError("\n".join(problems))
     if sign:
         check_signing()
-    if dry_run:
-        dist.make(head, ROOT / "dist")
-        print(f"Nothing but dist/ was changed. A release would {'write the date, and ' * (date != today())}tag.")
-        return
-    if date == "unreleased":
-        write_date(version)
-    commit = git("rev-parse", "HEAD")
+    commit = commit_of_release(version)
+    if problems := unreleased(commit):
+        raise ReleaseError("\n".join(["A release would still say that nothing was released.", *problems]))
     dist.make(commit, ROOT / "dist")
+    if dry_run:
+        print(git("diff", head, commit))
+        print("Nothing but dist/ was changed. A release would commit this, and tag it.")
+        return
+    git("merge", "--quiet", "--ff-only", commit)
     tag(version, commit, sign=sign)
     pre = "--prerelease " if Version(version).is_prerelease else ""
-    print(LEFT.format(version=version, pre=pre, twine=f"{sys.executable} -m twine"))
+    print(LEFT.format(version=version, head=head, pre=pre, twine=f"{sys.executable} -m twine"))
     if not sign:
         print("This tag is not signed: don't push it.")
 

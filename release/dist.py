@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from release import builds, content, sbom
 from release.environments import run
 from release.failure import ReleaseError
-from release.repository import ROOT, commit_time, files, git, problems_of_texts, top_heading
+from release.repository import ROOT, commit_time, files, git, problems_of_texts, unreleased
 
 HELP = """
 Build the commit that is checked out into dist/, which is emptied before:
@@ -72,10 +72,7 @@ def main() -> None:
 
 def check_version(version: str, commit: str) -> None:
     """Raise ReleaseError unless all texts of the commit say that it is a release of this version."""
-    problems = problems_of_texts(version, commit)
-    if not problems and top_heading(commit)["date"] == "unreleased":
-        problems = [f"The changelog of {commit[:12]} says that {version} is unreleased."]
-    if problems:
+    if problems := problems_of_texts(version, commit) or unreleased(commit):
         raise ReleaseError("\n".join(problems))
 
 

