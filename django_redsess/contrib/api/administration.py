@@ -25,7 +25,7 @@ from django_redsess import online
 from django_redsess.admin import OnlineSessionAdmin, blocking, ending, filters
 from django_redsess.admin.access import Access, named_users, users_admin
 from django_redsess.admin_sites import mounted_sites
-from django_redsess.contrib.api.authentication import for_asker, own_sid
+from django_redsess.contrib.api.authentication import for_asker, own_sid, refusal_of
 from django_redsess.contrib.api.own import require_password
 from django_redsess.contrib.api.problems import ProblemError, unprocessable
 from django_redsess.contrib.api.schemas import (
@@ -89,7 +89,8 @@ def administrating(
     A project's own admin site may require more than Django's, such as a second factor. Messages are switched off
     within: the admin's code adds some, and no page would show them.
     """
-    _require(all(site.has_permission(request) for site in sites) and may_see, NEEDS.format(permission))
+    refusal = refusal_of(sites, request)
+    _require(refusal is None and may_see, refusal or NEEDS.format(permission))
     kept = request.__dict__.pop("_messages", None)
     try:
         yield

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ImproperlyConfigured, RequestDataTooBig, SuspiciousOperation
 from django.http import HttpRequest
 from django.http.multipartparser import MultiPartParserError
@@ -21,6 +22,9 @@ from django_redsess import problems
 from django_redsess.contrib.api.problems import ProblemError
 from django_redsess.contrib.api.schemas import TEXT_MAX, Query
 from django_redsess.session.store import session_of, user_id_of
+
+if TYPE_CHECKING:
+    from django.contrib.admin.sites import AdminSite  # A site may do without the admin.
 
 SAFE = ("GET", "HEAD")
 
@@ -108,6 +112,25 @@ def for_asker(operation: Callable[..., Any]) -> Callable[..., Any]:
         return Status(204, None) if content is None else content
 
     return answer
+
+
+def refusal_of(sites: Iterable[AdminSite], request: HttpRequest) -> str | None:
+    """
+    Ask ``sites`` whether they let in the user of ``request``. Return why one does not, None if all do.
+
+    A site may ask for what its middleware adds to the user of a session, such as ``is_verified()`` of django-otp. A
+    user of a token lacks it, and stays outside.
+    """
+    for site in sites:
+        try:
+            if not site.has_permission(request):
+                return ""
+        except AttributeError as error:
+            # Any other object may lack an attribute by a mistake of the site, which is to be seen.
+            if not isinstance(error.obj, AbstractBaseUser):
+                raise
+            return f"The admin of this site asks for {error.name} of the user, which only a sign-in by its pages has."
+    return None
 
 
 def own_sid(request: HttpRequest) -> str | None:

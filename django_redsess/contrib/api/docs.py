@@ -15,7 +15,7 @@ from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
 
 from django_redsess.admin_sites import mounted_sites
-from django_redsess.contrib.api.authentication import SessionCookie, csrf_header
+from django_redsess.contrib.api.authentication import SessionCookie, csrf_header, refusal_of
 from django_redsess.models import OnlineSession
 from django_redsess.permissions import rules
 
@@ -51,7 +51,7 @@ def _page_context(request: HttpRequest, api: Any, openapi: str) -> dict[str, Any
     user = user if user is not None and user.is_authenticated else None
     administers = apps.is_installed("django.contrib.admin")
     sites = mounted_sites(OnlineSession, request) if user is not None and administers else []
-    is_staff = bool(sites) and all(site.has_permission(request) for site in sites)
+    is_staff = bool(sites) and refusal_of(sites, request) is None
     return {
         "openapi": openapi,
         "csrf_header": csrf_header(),

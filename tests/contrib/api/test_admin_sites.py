@@ -173,3 +173,43 @@ def test_a_token_is_asked_for_the_same(alice, settings) -> None:
     settings.ROOT_URLCONF = __name__
     clear_url_caches()
     assert {ask(Client(), *each).status_code for each in asked(alice)} == {403}
+
+
+class VerifiedSite(AdminSite):
+    """Asks for what a middleware adds to the user of a session, as ``OTPAdminSite`` of django-otp does."""
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        user: Any = request.user
+        return super().has_permission(request) and user.is_verified()
+
+
+def test_a_user_without_what_an_admin_sites_middleware_adds_is_refused(alice, settings) -> None:
+    here = staff(Client(), *PERMISSIONS)
+    user = User.objects.get(pk=here.session["_auth_user_id"])
+    site = VerifiedSite(name="verified")
+    for model, of_model in admin.site._registry.items():
+        site.register(model, type(of_model))
+    tokens = api.urls(auth=lambda request: user if request.headers.get("Authorization") else None)
+    urlpatterns[:] = [path("admin/", site.urls), path("api/", tokens)]
+    settings.ROOT_URLCONF = __name__
+    clear_url_caches()
+    script = Client(headers={"Authorization": "Token of a script"})
+    answers = [ask(script, *each) for each in asked(alice)]
+    assert {answer.status_code for answer in answers} == {403}
+    assert all("is_verified" in answer.json()["detail"] for answer in answers)
+    assert ask(script, "get", "me/sessions").status_code == 200
+    # The page of the API asks about the user of the session, who lacks it, too.
+    assert here.get(API, headers={"Accept": "text/html"}).status_code == 200
+
+
+def test_a_mistake_in_an_admin_site_is_seen(alice, settings) -> None:
+    class Mistaken(AdminSite):
+        def has_permission(self, request: HttpRequest) -> bool:
+            return bool(self.no_such_attribute)  # type: ignore[attr-defined]
+
+    here = staff(Client(), *PERMISSIONS)
+    site = Mistaken(name="mistaken")
+    site.register(OnlineSession, type(admin.site._registry[OnlineSession]))
+    serve(settings, path("admin/", site.urls))
+    with pytest.raises(AttributeError):
+        ask(here, "get", "sessions")
