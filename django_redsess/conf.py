@@ -23,6 +23,9 @@ END_MESSAGES: Mapping[str, str | Promise] = {
     "new_permissions": gettext_lazy("Your permissions have changed. Please sign in again."),
 }
 
+LARGEST = 10**12
+"""The largest number of a setting or an option. Lua writes larger ones than 10**14 without their last digits."""
+
 MESSAGE_MAX = 200
 """The most characters of a message to the users whose sessions end."""
 
@@ -65,9 +68,9 @@ class Rule(NamedTuple):
     words: str
 
 
-def is_integer(value: object, least: int = 1) -> bool:
-    """Tell whether ``value`` is an integer of ``least`` or more."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def is_integer(value: object, least: int = 1, most: int = LARGEST) -> bool:
+    """Tell whether ``value`` is an integer from ``least`` to ``most``."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def is_path(value: object) -> bool:
@@ -135,7 +138,7 @@ def _is_dict_of_paths(value: object) -> bool:
 
 
 def _is_partitions(value: object) -> bool:
-    return is_integer(value) and isinstance(value, int) and value <= 1024 and value.bit_count() == 1
+    return isinstance(value, int) and is_integer(value, 1, 1024) and value.bit_count() == 1
 
 
 STORE_KEYS: Mapping[str, Callable[[object], bool]] = {
@@ -166,14 +169,15 @@ def _is_profile(value: object) -> bool:
 
 
 TRUE_OR_FALSE = Rule(lambda value: isinstance(value, bool), "True or False")
-AT_LEAST_ONE = Rule(is_integer, "an integer of 1 or more")
-AT_LEAST_ONE_OR_NONE = Rule(lambda value: value is None or is_integer(value), "an integer of 1 or more, or None")
+FROM_ONE_WORDS = f"an integer from 1 to {LARGEST:_}"
+FROM_ONE = Rule(is_integer, FROM_ONE_WORDS)
+FROM_ONE_OR_NONE = Rule(lambda value: value is None or is_integer(value), f"{FROM_ONE_WORDS}, or None")
 CENTURY_DAYS = 36525
 CENTURY_SECONDS = CENTURY_DAYS * 86400
 """Above it, dates are out of Python's range sooner or later."""
+SECONDS_WORDS = f"a number of seconds, an integer from 1 to {CENTURY_SECONDS} (a hundred years)"
 SECONDS_OR_NONE = Rule(
-    lambda value: value is None or (is_integer(value) and value <= CENTURY_SECONDS),
-    f"a number of seconds, an integer from 1 to {CENTURY_SECONDS} (a hundred years), or None",
+    lambda value: value is None or is_integer(value, 1, CENTURY_SECONDS), f"{SECONDS_WORDS}, or None"
 )
 PREFIX_TEXT = Rule(
     _is_prefix,
@@ -207,6 +211,11 @@ class Setting(Generic[T]):
             return self
         value = conf.__dict__[self.name] = self._read()
         return value
+
+    def fault_of(self, value: object) -> str:
+        """Return a sentence about ``value``, which the rule does not allow."""
+        shown = "something else" if self.is_secret else repr(value)
+        return f"REDSESS[{self.name!r}] must be {self.rule.words}; it is {shown}."
 
     def _read(self) -> T:
         redsess: Mapping[str, T] = getattr(settings, "REDSESS", {})
@@ -268,17 +277,17 @@ class Conf:
     )
     MAX_SESSIONS = Setting[int](
         10_000_000,
-        AT_LEAST_ONE,
+        FROM_ONE,
         "The maximum number of sessions. Above it, sessions are evicted: guests' first, the longest unseen first.",
     )
     MAX_GUESTS = Setting[int | None](
-        None, AT_LEAST_ONE_OR_NONE, "The maximum number of guests' sessions. None: no limit except ``MAX_SESSIONS``."
+        None, FROM_ONE_OR_NONE, "The maximum number of guests' sessions. None: no limit except ``MAX_SESSIONS``."
     )
     MAX_SESSIONS_PER_USER = Setting[int | str | None](
         None,
         Rule(
             lambda value: value is None or is_integer(value) or is_path(value),
-            "an integer of 1 or more, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
+            f"{FROM_ONE_WORDS}, None, or the dotted path of a function, such as 'shop.people.sessions_of'",
         ),
         """
         The maximum number of sessions of one user. None: no limit.
@@ -288,7 +297,7 @@ class Conf:
     )
     USER_SESSIONS_CEILING = Setting[int | None](
         1000,
-        AT_LEAST_ONE_OR_NONE,
+        FROM_ONE_OR_NONE,
         """
         The maximum number of sessions of a user for whom ``MAX_SESSIONS_PER_USER`` sets no limit. None: no ceiling.
 
@@ -362,7 +371,7 @@ class Conf:
         None,
         Rule(
             lambda value: value is None or (_are(value, is_integer) and len(value) == 2),
-            "None, or two integers of 1 or more, how many replicas and how long, such as (1, 200)",
+            f"None, or two integers from 1 to {LARGEST:_}, how many replicas and how long, such as (1, 200)",
         ),
         """
         How many replicas are to confirm an end, and how many milliseconds it waits for them. None: it does not wait.
@@ -373,7 +382,7 @@ class Conf:
     )
     TOUCH_INTERVAL = Setting[int](
         10,
-        Rule(lambda value: is_integer(value, 0), "a number of seconds: an integer of 0 or more"),
+        Rule(lambda value: is_integer(value, 0, 86400), "a number of seconds: an integer from 0 to 86400 (a day)"),
         "Seconds between two updates of a session's last-seen time. Requests in between do not update it.",
     )
     PARTITIONS = Setting[int](
@@ -418,7 +427,7 @@ class Conf:
     )
     TRUSTED_PROXIES = Setting[int](
         0,
-        Rule(lambda value: is_integer(value, 0), "an integer of 0 or more"),
+        Rule(lambda value: is_integer(value, 0, 100), "an integer from 0 to 100"),
         """
         The number of your own proxies in front of the site. So many entries of X-Forwarded-For are trusted.
 
@@ -517,10 +526,10 @@ class Conf:
         """,
     )
     VIEWED_PER_SESSION = Setting[int](
-        25, AT_LEAST_ONE, "The maximum number of viewed items in a session. The newest are kept."
+        25, FROM_ONE, "The maximum number of viewed items in a session. The newest are kept."
     )
     VIEWED_LIMIT = Setting[int](
-        100_000, AT_LEAST_ONE, "The maximum number of items whose views are counted. The most viewed are kept."
+        100_000, FROM_ONE, "The maximum number of items whose views are counted. The most viewed are kept."
     )
 
     ASYNC_CONNECTION_CLASS = Setting[str | None](
@@ -551,7 +560,7 @@ class Conf:
     HISTORY_DAYS = Setting[int | None](
         90,
         Rule(
-            lambda value: value is None or (is_integer(value) and value <= CENTURY_DAYS),
+            lambda value: value is None or is_integer(value, 1, CENTURY_DAYS),
             f"a number of days, an integer from 1 to {CENTURY_DAYS} (a hundred years), or None",
         ),
         """
@@ -664,7 +673,7 @@ class Conf:
     )
     DEVICE_BOUND_SECONDS = Setting[int](
         600,
-        Rule(is_integer, "a number of seconds, an integer of 1 or more"),
+        Rule(lambda value: is_integer(value, 1, CENTURY_SECONDS), SECONDS_WORDS),
         """
         The seconds for which a browser's proof counts. Then it has to prove again that it has the key.
 
@@ -719,15 +728,18 @@ class Conf:
         """Whether the settings let requests move deadlines."""
         return bool(self.SLIDING or self.IDLE_TIMEOUT or self.ABSOLUTE_TIMEOUT)
 
-    def require_profile(self) -> None:
+    def require_values(self) -> None:
         """
-        Raise ``ImproperlyConfigured`` if ``PROFILE`` names none.
+        Raise ``ImproperlyConfigured`` if ``PROFILE`` names none, or if a number is too large.
 
-        A starting server runs no system checks. It would serve without the values of the profile.
+        A starting server runs no system checks. It would serve without the values of the profile. With the number,
+        scripts in Lua would fail, and not name the setting.
         """
-        if not Conf.PROFILE.rule.allows(self.PROFILE):
-            words = f"REDSESS['PROFILE'] must be {Conf.PROFILE.rule.words}; it is {self.PROFILE!r}."
-            raise ImproperlyConfigured(words)
+        values = {name: getattr(self, name) for name in SETTINGS if name != "PREFIX"}
+        for name, value in values.items():
+            is_too_large = isinstance(value, int) and value > LARGEST
+            if is_too_large or (name == "PROFILE" and not SETTINGS[name].rule.allows(value)):
+                raise ImproperlyConfigured(SETTINGS[name].fault_of(value))
 
     def clear_cached(self, *, setting: str = "REDSESS", **kwargs: Any) -> None:
         """Receive Django's signal ``setting_changed``. Clear the cache if REDSESS has changed."""

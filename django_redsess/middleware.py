@@ -229,7 +229,7 @@ class SessionMiddleware(DjangoSessionMiddleware):
 
     def __init__(self, get_response: Any) -> None:
         super().__init__(get_response)
-        conf.require_profile()
+        conf.require_values()
         own = type(self)
         self._request_in_thread = own.process_request is not SessionMiddleware.process_request
         self._response_in_thread = own.process_response is not SessionMiddleware.process_response

@@ -22,7 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from redis.exceptions import ResponseError
 
-from django_redsess.conf import MESSAGE_MAX, conf
+from django_redsess.conf import LARGEST, MESSAGE_MAX, conf, is_integer
 from django_redsess.documentation import page_url
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.online import Session
@@ -173,11 +173,11 @@ class CommandWithExamples(BaseCommand):
             first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
             raise CommandError(f"{first} and {second} can't be given together.")
 
-    def refuse_below(self, least: int, option: str) -> None:
-        """Raise CommandError if this option is given, and is a number below ``least``."""
+    def require_from(self, least: int, option: str) -> None:
+        """Raise CommandError if this option is given, and is no number from ``least`` to ``LARGEST``."""
         number = self.options[option]
-        if number is not None and number < least:
-            raise CommandError(f"--{option.replace('_', '-')} must be {least} or more, not {number}.")
+        if number is not None and not is_integer(number, least):
+            raise CommandError(f"--{option.replace('_', '-')} must be from {least} to {LARGEST}, not {number}.")
 
     @property
     def for_people(self) -> OutputWrapper:

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext, ngettext, ngettext_lazy
 
-from django_redsess.conf import POLICIES, REFUSE, conf
+from django_redsess.conf import FROM_ONE_OR_NONE, POLICIES, REFUSE, conf
 from django_redsess.transport.keys import keyspace
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def limit_of(user: AbstractBaseUser | None) -> Limit | None:
         except Exception as error:
             raise ImproperlyConfigured(f"{MAXIMUM}, {setting!r}, failed with {type(error).__name__}.") from error
         found = f"{setting!r} returned {maximum!r}"
-    if maximum is not None and (not isinstance(maximum, int) or maximum is True or maximum < 1):
-        raise ImproperlyConfigured(f"{MAXIMUM} must be an integer of 1 or more, or None; {found}.")
+    if not FROM_ONE_OR_NONE.allows(maximum):
+        raise ImproperlyConfigured(f"{MAXIMUM} must be {FROM_ONE_OR_NONE.words}; {found}.")
     if conf.SESSION_LIMIT_POLICY not in POLICIES:
         raise ImproperlyConfigured(f"{POLICY} must be one of {', '.join(POLICIES)}; not {conf.SESSION_LIMIT_POLICY!r}.")
     return None if maximum is None else Limit(maximum, conf.SESSION_LIMIT_POLICY)

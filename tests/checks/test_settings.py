@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib.sessions.models import Session
+from django.core.exceptions import ImproperlyConfigured
 from django.db import models
+from django.http import HttpResponse
 
 from django_redsess import backend
 from django_redsess.checks.settings import SYNONYMS
-from django_redsess.conf import SETTINGS, conf
+from django_redsess.conf import LARGEST, SETTINGS, conf
+from django_redsess.middleware import SessionMiddleware
 from django_redsess.permissions import Rules
 from tests.helpers.checks import SetCache, found, messages
 from tests.helpers.site import SESSION as OURS
@@ -96,31 +99,36 @@ def test_a_setting_that_is_meant_for_this_app_and_not_read_is_warned_of(settings
     assert (warning.id, warning.hint) == ("django_redsess.W131", hint)
 
 
+HUGE = 10**25
+
 STRONG = "a key of this site that nobody guesses"
 
 WRONG: dict[str, list[object]] = {
     "PROFILE": ["Strict", "", ["strict"], True],
     "PREFIX": ["", "a{b}", 5, None],
-    "MAX_SESSIONS": [0, "10", True],
-    "MAX_GUESTS": [0, "10", True],
-    "MAX_SESSIONS_PER_USER": [0, -1, 2.5, True, "3", "", "sessions_of", len, [3]],
-    "USER_SESSIONS_CEILING": [0],
+    "MAX_SESSIONS": [0, "10", True, HUGE],
+    "MAX_GUESTS": [0, "10", True, HUGE],
+    "MAX_SESSIONS_PER_USER": [0, -1, 2.5, True, "3", "", "sessions_of", len, [3], HUGE],
+    "USER_SESSIONS_CEILING": [0, HUGE],
     "SESSION_LIMIT_POLICY": ["end_newest", "", None, ["refuse"]],
-    "CONFIRM_ENDS": [1, (1,), (0, 100), (1, 0), (1, 0.5), (True, 100), "12"],
-    "TOUCH_INTERVAL": [-1, 0.5],
+    "CONFIRM_ENDS": [1, (1,), (0, 100), (1, 0), (1, 0.5), (True, 100), "12", (1, HUGE), (HUGE, 100)],
+    "TOUCH_INTERVAL": [-1, 0.5, 86401],
     "PARTITIONS": [0, -2, 3, 2048, 4.0, True],
-    "IDLE_TIMEOUT": [0, 0.5],
-    "ABSOLUTE_TIMEOUT": [False, "8h"],
+    "IDLE_TIMEOUT": [0, 0.5, HUGE],
+    "ABSOLUTE_TIMEOUT": [False, "8h", HUGE],
     "SLIDING": [1, None],
     "PASSIVE_PATHS": ["/poll/", ["poll/"], ["/poll/", 5], None],
     "HIDDEN_VALUES": ["oauth_token", ["oauth_token", 5], None],
     "PASSIVE_HEADER": ["", None],
-    "TRUSTED_PROXIES": [-1, True, ["10.0.0.1"]],
+    "TRUSTED_PROXIES": [-1, True, ["10.0.0.1"], HUGE],
     "CLIENT_ADDRESS": ["hashed", None, ["full"]],
     "ENCRYPT": [1, "yes", None],
     "ENCRYPTION_KEYS": ["a key", [""], [5], {"a": "key"}, [], ()],
     "VIEWED_VIEWS": [["shop:product"], {"shop:product": 5}],
-    "VIEWED_PER_SESSION": [0],
+    "VIEWED_PER_SESSION": [0, HUGE],
+    "VIEWED_LIMIT": [0, HUGE],
+    "HISTORY_DAYS": [0, HUGE],
+    "DEVICE_BOUND_SECONDS": [0, HUGE],
     "VIEWED_GUESTS": [1, None],
     "VIEWED_RESOLVE": ["products", len, ""],
     "PLACES": ["geoip2", len, ""],
@@ -131,6 +139,9 @@ WRONG: dict[str, list[object]] = {
 
 RIGHT: dict[str, list[object]] = {
     "PROFILE": [None, "strict"],
+    "MAX_SESSIONS": [LARGEST],
+    "VIEWED_PER_SESSION": [LARGEST],
+    "TOUCH_INTERVAL": [0, 86400],
     "MAX_SESSIONS_PER_USER": [None, 1, 10_000, f"{__name__}.found"],
     "USER_SESSIONS_CEILING": [None],
     "SESSION_LIMIT_POLICY": ["end_oldest", "end_least_recent", "refuse"],
@@ -164,6 +175,13 @@ def test_values_of_the_wrong_kind_are_refused_and_others_are_allowed(settings) -
         for value in values:
             settings.REDSESS = {name: value}
             assert found() == [], (name, value)
+
+
+def test_a_server_does_not_start_with_a_number_that_scripts_can_not_hold(settings) -> None:
+    for name in [name for name, values in WRONG.items() if HUGE in values]:
+        settings.REDSESS = {name: HUGE}
+        with pytest.raises(ImproperlyConfigured, match=rf"^REDSESS\['{name}'\] must be an? .*; it is {HUGE}\.$"):
+            SessionMiddleware(lambda request: HttpResponse())
 
 
 def test_what_is_no_dict_is_refused_and_an_empty_one_is_fine(settings) -> None:

@@ -13,6 +13,8 @@ WRONG = [
     *("cleansessions --only nonsense", "cleansessions --heartbeat /nowhere/heart"),
     *("cleansessions --check --forever", "cleansessions --dry-run --forever", "cleansessions --check --dry-run"),
     "cleansessions --check --repair",
+    *(f"cleansessions --max-sessions 1{'0' * 25}", f"cleansessions --guests 1{'0' * 25}"),
+    *(f"cleanviewed --limit 1{'0' * 25}", f"online --offset 1{'0' * 25}", f"online --limit 1{'0' * 25}"),
     *("cleanviewed --limit 0", "cleanviewed --dry-run --forever", "cleanviewed --batch-size 0"),
     *("online --limit 0", "online --offset -1", "online --order size", "online --guests --order created_at"),
     *("online --active 5m --order=-created_at", "online --active 5x", "online --active 5", "online --active 0m"),

@@ -257,7 +257,7 @@ def fails(user: User) -> int:
 
 
 WRONG: list[Any] = [f"{__name__}.{name}" for name in ("missing", "says_zero", "fails")]
-WRONG += ["no.such.function", "function", "", 0, -1, True, 2.5, [3]]
+WRONG += ["no.such.function", "function", "", 0, -1, True, 2.5, [3], 10**25]
 
 
 @pytest.mark.one_server

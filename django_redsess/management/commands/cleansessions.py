@@ -87,11 +87,11 @@ class Command(CleaningCommand):
 
     def validate(self) -> None:
         self.refuse_together("check", "repair", "dry_run", "forever")
-        self.refuse_below(1, "max_sessions")
+        self.require_from(1, "max_sessions")
         self.guests = self.options["guests"]
         for other in ("only", "max_sessions", "check", "repair", "forever"):
             self.refuse_together("guests", other)
-        self.refuse_below(0, "guests")
+        self.require_from(0, "guests")
         self.maximum = (self.options["max_sessions"] or conf.MAX_SESSIONS) if self.guests is None else NO_LIMIT
         only = self.options["only"]
         if only not in (None, *KINDS.values()):

@@ -44,7 +44,7 @@ class Command(CleaningCommand):
 
     def validate(self) -> None:
         self.refuse_together("dry_run", "forever")
-        self.refuse_below(1, "limit")
+        self.require_from(1, "limit")
         self.limit = self.options["limit"] or conf.VIEWED_LIMIT
         super().validate()
 

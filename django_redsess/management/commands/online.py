@@ -216,8 +216,8 @@ class Command(CommandWithExamples):
 
     def _validate(self) -> None:
         options = self.options
-        self.refuse_below(1, "limit")
-        self.refuse_below(0, "offset")
+        self.require_from(1, "limit")
+        self.require_from(0, "offset")
         order = options["order"]
         if order not in (None, *ORDERS):
             raise CommandError(f"--order must be {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, not {order}.")
