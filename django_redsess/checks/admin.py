@@ -35,7 +35,7 @@ def check_admin_of_api(**kwargs: Any) -> list[checks.CheckMessage]:
     if not apps.is_installed("django.contrib.admin"):
         return []
     try:
-        reverse("django_redsess_api:list_sessions")
+        reverse("redsess_api:list_sessions")
     except Exception:  # The API is not part of this site, or the URLs can't be imported, as Django reports.
         return []
     if not mounted_sites(apps.get_model(SESSIONS)):

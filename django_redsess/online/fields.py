@@ -67,7 +67,7 @@ _USER = Field(
     lambda row: row.user_name(row.subject.user_id),
 )
 _CLIENT = (
-    Field("ip", str, "The address.", "address", absent=NOT_STORED),
+    Field("address", str, "The address.", "address", absent=NOT_STORED),
     Field("user_agent", str, "The browser's header ``User-Agent``.", "user_agent", absent=NOT_STORED),
     Field(
         "device",

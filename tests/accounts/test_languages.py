@@ -192,7 +192,7 @@ def test_programs_get_the_code_and_the_words(history, operator, alice, reader, l
     assert ask(operator, "put", path, sent).json()["message"] == f"{words('known_password', 'de')} {OWN_WORDS}"
     operator.defaults["HTTP_ACCEPT_LANGUAGE"] = language
     expected = ("known_password", f"{words('known_password', language)} {OWN_WORDS}")
-    [sign_in_of_alice] = get(operator, "history", user=alice.pk)["sign_ins"]
+    [sign_in_of_alice] = get(operator, "sign-ins", user=alice.pk)["sign_ins"]
     for told in (sign_in_of_alice, get(operator, path)):
         assert (told["message_code"], told["message"]) == expected
 

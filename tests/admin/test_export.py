@@ -78,7 +78,7 @@ def test_a_row_says_who_when_from_where_and_of_what_size(admin_client, users, ne
         "created_at": found.created_at.isoformat(timespec="milliseconds"),
         "last_seen_at": found.last_seen_at.isoformat(timespec="milliseconds"),
         "expires_at": found.expires_at.isoformat(timespec="milliseconds"),
-        "ip": "192.0.2.7",
+        "address": "192.0.2.7",
         "user_agent": FIREFOX,
         "device": "Firefox 140 on Linux",
         "place": "",

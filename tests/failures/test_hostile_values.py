@@ -100,9 +100,9 @@ def walk(path: str) -> Read:
         place: dict[str, str] = {}
         for _ in range(10):
             answer = world.root.get(API + path.format(alice=world.alice.pk), {"limit": 1, **place})
-            if answer.status_code == 401 or answer.json()["next"] is None:
+            if answer.status_code == 401 or answer.json()["next_cursor"] is None:
                 return
-            place = {"cursor": answer.json()["next"]}
+            place = {"cursor": answer.json()["next_cursor"]}
         raise AssertionError("there is no end")
 
     return ask

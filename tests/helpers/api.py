@@ -98,7 +98,7 @@ def walk(client: Client, path: str, **query: Any) -> list[str]:
     """The ids on all pages of a list."""
     answer = get(client, path, **query)
     found = ids(answer)
-    while answer["next"]:
-        answer = get(client, path, **query, cursor=answer["next"])
+    while answer["next_cursor"]:
+        answer = get(client, path, **query, cursor=answer["next_cursor"])
         found += ids(answer)
     return found

@@ -227,7 +227,7 @@ def test_json_has_every_detail(users, new_session) -> None:
         "id": session.sid,
         "user_id": str(users["alice"].pk),
         "user": "alice",
-        "ip": "192.0.2.7",
+        "address": "192.0.2.7",
         "user_agent": FIREFOX,
         "device": "Firefox 145 on Linux",
         "place": "",
@@ -337,7 +337,7 @@ def test_csv_has_every_detail_and_no_formula(users, new_session) -> None:
     assert alice.pop("device") == "'" + as_json.pop("device")
     assert alice == {name: "" if value is None else str(value) for name, value in as_json.items()}
     assert (guest["user"], guest["created_at"], guest["newest_item"]) == ("", "", "")
-    assert guest["ip"] == guest["device"] == guest["user_agent"] == "not stored"
+    assert guest["address"] == guest["device"] == guest["user_agent"] == "not stored"
 
 
 def test_the_heading_names_the_time_zone(settings, new_session) -> None:

@@ -98,7 +98,7 @@ def test_what_is_absent_is_none_and_times_are_datetimes(new_session) -> None:
     assert {name for name, value in described.items() if value is None} == {
         *("user_id", "user", "created_at", "newest_item")
     }
-    assert {name for name, value in described.items() if value == ""} == {"ip", "user_agent", "device", "place"}
+    assert {name for name, value in described.items() if value == ""} == {"address", "user_agent", "device", "place"}
     assert (described["id"], described["last_seen_at"], described["is_current"]) == (
         guest.sid,
         guest.last_seen_at,

@@ -153,7 +153,11 @@ def _session_list(request: Any, asked: UserSessionsQuery, matching: SessionQuery
         position_of=lambda row: position_of(row.session, by_seen=matching.by_seen),
     )
     next_page = asked.make_cursor(page.last, about)
-    return {"sessions": _describe_visible(request, page.rows), "next": next_page, "looked_through": page.looked_through}
+    return {
+        "sessions": _describe_visible(request, page.rows),
+        "next_cursor": next_page,
+        "looked_through": page.looked_through,
+    }
 
 
 class VisiblePage(NamedTuple):
@@ -216,7 +220,7 @@ def _search_list(request: Any, asked: UserSessionsQuery, matching: SessionQueryS
         looked = None
     return {
         "sessions": _describe_visible(request, rows),
-        "next": asked.make_cursor((end,) if end < min(count, SCAN_LIMIT) else None),
+        "next_cursor": asked.make_cursor((end,) if end < min(count, SCAN_LIMIT) else None),
         "looked_through": looked and {"count": looked.count, "is_all": looked.is_all},
     }
 

@@ -36,7 +36,7 @@ from django_redsess.contrib.api.schemas import TEXT_MAX
 from django_redsess.exceptions import SessionStoreUnavailable
 from django_redsess.responses import ENDED_MEANWHILE, unavailable_response, with_problem_details
 
-NAMESPACE = "django_redsess_api"
+NAMESPACE = "redsess_api"
 ABOUT = (
     "Who is signed in, and the end of sessions. A request that changes something needs Django's CSRF token in the "
     "header `%s` if the session's cookie says who you are. A site may let you in by other means, such as a "

@@ -41,12 +41,12 @@ NO_SESSION = "You have no session with this id."
 
 @router.get("me/sessions", response=answers(OwnSessionList))
 def list_own_sessions(request: Any, asked: Query[ListQuery]) -> Any:
-    """List your sessions. The newest sign-ins come first. `next` is null on the last page."""
+    """List your sessions. The newest sign-ins come first. `next_cursor` is null on the last page."""
     position = asked.read_cursor(2, "me")
     of_user = SessionFilter((user_id_of(request.user),))
     after = Position(*position) if position else None
     found, last = page_after(of_user, after, asked.limit, by_seen=False, latest_first=True)
-    return {"sessions": _describe_own(request, found), "next": asked.make_cursor(last, "me")}
+    return {"sessions": _describe_own(request, found), "next_cursor": asked.make_cursor(last, "me")}
 
 
 @router.delete("me/sessions", response=answers(Ended, 403))

@@ -68,10 +68,8 @@ Message = Annotated[Text, Field(max_length=MESSAGE_MAX), AfterValidator(clean_te
 MessageCode = Annotated[Text, AfterValidator(_known_code)]
 Moment = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_within_the_calendar)]
 
-Seconds = Annotated[float, BeforeValidator(lambda at: at.timestamp())]
-"""A time in seconds since 1970, as django-allauth's API has times."""
-
-Iso = Annotated[str, BeforeValidator(iso_time), Field(json_schema_extra={"format": "date-time"})]
+Time = Annotated[str, BeforeValidator(iso_time), Field(json_schema_extra={"format": "date-time"})]
+"""A time as files have it."""
 
 
 class Query(BaseModel):
@@ -88,7 +86,7 @@ class ListQuery(Query):
 
     limit: int = Field(LIMIT, ge=1, le=LIMIT_MAX, description="How many a page has.")
     cursor: str = Field(
-        "", max_length=500, description="The `next` of the page before, with the same filters and order."
+        "", max_length=500, description="The `next_cursor` of the page before, with the same filters and order."
     )
 
     @property
@@ -106,7 +104,7 @@ class ListQuery(Query):
                 raise signing.BadSignature
             return position
         except signing.BadSignature:
-            text = "cursor must be the next of the page before, with the same filters and order."
+            text = "cursor must be the next_cursor of the page before, with the same filters and order."
             raise ProblemError(WRONG_CURSOR, text) from None
 
     def make_cursor(self, position: Sequence[int | str] | None, about: str = "") -> str | None:
@@ -195,20 +193,17 @@ class BlockUser(WithMessage, Body):
     )
 
 
-def _schema_of(name: str, fields: Iterable[DescribedField], **types: Any) -> Any:
-    """Return a schema with these ``fields``. ``types`` replace types of fields, by name."""
-    as_told = {datetime: Seconds, datetime | None: Seconds | None}
-    members = {
-        each.name: (types.get(each.name) or as_told.get(each.type, each.type), Field(description=each.meaning))
-        for each in fields
-    }
+def _schema_of(name: str, fields: Iterable[DescribedField]) -> Any:
+    """Return a schema with these ``fields``."""
+    as_told = {datetime: Time, datetime | None: Time | None}
+    members = {each.name: (as_told.get(each.type, each.type), Field(description=each.meaning)) for each in fields}
     return create_model(name, **members)  # type: ignore[call-overload]
 
 
 Session = _schema_of("Session", SESSION)
 OwnSession = _schema_of("OwnSession", OWN_SESSION)
 SignIn = _schema_of("SignIn", SIGN_IN)
-Block = _schema_of("Block", BLOCK, until=Iso)
+Block = _schema_of("Block", BLOCK)
 
 
 class LookedThrough(BaseModel):
@@ -218,23 +213,23 @@ class LookedThrough(BaseModel):
     is_all: bool = Field(description="Whether these are all.")
 
 
-Next = Annotated[str | None, Field(description="The cursor of the next page. Null on the last one.")]
+NextCursor = Annotated[str | None, Field(description="The cursor of the next page. Null on the last one.")]
 
 
 class SessionList(BaseModel):
     sessions: list[Session]  # type: ignore[valid-type]
-    next: Next
+    next_cursor: NextCursor
     looked_through: LookedThrough | None = None
 
 
 class OwnSessionList(BaseModel):
     sessions: list[OwnSession]  # type: ignore[valid-type]
-    next: Next
+    next_cursor: NextCursor
 
 
 class SignInList(BaseModel):
     sign_ins: list[SignIn]  # type: ignore[valid-type]
-    next: Next
+    next_cursor: NextCursor
     looked_through: LookedThrough | None = None
 
 

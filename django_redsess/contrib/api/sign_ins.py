@@ -75,7 +75,7 @@ router = Router(tags=["Everyone's sessions"])
 router.add_decorator(for_asker)
 
 
-@router.get("history", response=answers(SignInList, 403, 404, 414))
+@router.get("sign-ins", response=answers(SignInList, 403, 404, 414))
 def list_sign_ins(request: HttpRequest, asked: Query[SignInsQuery]) -> Any:
     """
     List sign-ins, with those whose sessions have ended.
@@ -112,7 +112,7 @@ def _sign_in_list(request: HttpRequest, sign_ins_admin: Any, asked: Any) -> dict
     users = sign_ins_admin.add_names(request, page.rows, access)
     return {
         "sign_ins": describe_sign_ins((row.past for row in page.rows), users),
-        "next": asked.make_cursor(page.last),
+        "next_cursor": asked.make_cursor(page.last),
         "looked_through": page.looked_through,
     }
 

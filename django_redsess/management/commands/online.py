@@ -178,7 +178,7 @@ class Command(CommandWithExamples):
         "manage.py online --network @tor-exits.txt",
         "manage.py online --browser 'Chrome 120' --system Android",
         "manage.py online --csv --limit 1000000",
-        "manage.py online --json --limit 1000000 | jq -r .ip | sort | uniq -c",
+        "manage.py online --json --limit 1000000 | jq -r .address | sort | uniq -c",
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

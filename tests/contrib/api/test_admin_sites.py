@@ -71,7 +71,7 @@ def asked(alice: User) -> list[tuple[Any, ...]]:
         ("get", f"sessions/{sid}"),
         ("get", f"users/{alice.pk}/sessions"),
         ("get", "counts"),
-        ("get", "history"),
+        ("get", "sign-ins"),
         ("delete", f"sessions/{sid}"),
         ("post", "sessions/end", {"ids": [sid]}),
         ("put", f"users/{alice.pk}/block", {"until": until}),
@@ -100,8 +100,8 @@ def test_each_site_with_the_page_has_to_agree(alice, settings) -> None:
     assert {status(client, *each) for each in asked(alice)} == {403}
     # A site that has the page of sign-ins alone is asked for these alone.
     serve(settings, path("admin/", admin.site.urls), path("own/", two_factor(SignIn).urls))
-    assert [status(client, "get", each) for each in ("sessions", "counts", "history")] == [200, 200, 403]
-    assert [status(verified(client), "get", each) for each in ("sessions", "history")] == [200, 200]
+    assert [status(client, "get", each) for each in ("sessions", "counts", "sign-ins")] == [200, 200, 403]
+    assert [status(verified(client), "get", each) for each in ("sessions", "sign-ins")] == [200, 200]
 
 
 def with_urls_of_its_own(get_response: Callable[[HttpRequest], HttpResponse]) -> Any:

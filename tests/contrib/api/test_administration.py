@@ -70,7 +70,7 @@ def test_each_needs_its_permissions(alice, here, permissions, allowed) -> None:
             "one": ("get", f"sessions/{sid}"),
             "of user": ("get", f"users/{alice.pk}/sessions"),
             "counts": ("get", "counts"),
-            "history": ("get", "history"),
+            "history": ("get", "sign-ins"),
             "end": ("delete", f"sessions/{sid}"),
             "end many": ("post", "sessions/end", {"ids": [sid]}),
             "end all": ("delete", f"users/{alice.pk}/sessions"),

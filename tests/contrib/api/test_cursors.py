@@ -19,9 +19,9 @@ pytestmark = pytest.mark.django_db
 def walk_while(client: Any, meanwhile: Any, **query: Any) -> list[str]:
     answer = get(client, "sessions", **query)
     found = ids(answer)
-    while answer["next"]:
+    while answer["next_cursor"]:
         meanwhile()
-        answer = get(client, "sessions", **query, cursor=answer["next"])
+        answer = get(client, "sessions", **query, cursor=answer["next_cursor"])
         found += ids(answer)
     return found
 
@@ -75,7 +75,7 @@ def test_the_last_session_of_a_page_may_end(root, new_session) -> None:
     answer = get(root, "sessions", user="1000", limit=2)
     first = ids(answer)
     online.end(*first)
-    second = ids(get(root, "sessions", user="1000", limit=100, cursor=answer["next"]))
+    second = ids(get(root, "sessions", user="1000", limit=100, cursor=answer["next_cursor"]))
     assert set(first) | set(second) == set(sids)
     assert len(second) == 4
 
@@ -83,11 +83,11 @@ def test_the_last_session_of_a_page_may_end(root, new_session) -> None:
 def test_a_cursor_is_of_one_list_only(root, new_session) -> None:
     for _ in range(3):
         new_session("1000")
-    cursor = get(root, "sessions", limit=1)["next"]
+    cursor = get(root, "sessions", limit=1)["next_cursor"]
     assert get(root, "sessions", limit=2, cursor=cursor)["sessions"]
     for query in ({"order": "created_at"}, {"user": "1000"}, {"guests": "true"}, {"q": "x"}, {"browser": "Firefox"}):
         assert status(root, "get", "sessions", cursor=cursor, **query) == 422
-    for path in ("users/1000/sessions", "me/sessions", "history"):
+    for path in ("users/1000/sessions", "me/sessions", "sign-ins"):
         assert status(root, "get", path, cursor=cursor) == 422
     assert status(root, "get", "sessions", cursor=cursor[:-2] + "!!") == 422
 
@@ -107,6 +107,6 @@ def test_a_page_costs_the_same_wherever_it_is(root, new_session, round_trips) ->
         round_trips()
         answer = ask(root, "get", "sessions", limit=10, **cursor).json()
         costs.append(round_trips())
-        cursor = {"cursor": answer["next"]}
+        cursor = {"cursor": answer["next_cursor"]}
     # The session of the request, the entries, perhaps once more those of a partition, and the rows.
     assert max(costs) <= 4

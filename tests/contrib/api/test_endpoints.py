@@ -34,7 +34,7 @@ ALL = {
     "users/{user}/sessions": {"get", "delete"},
     "users/{user}/block": {"get", "put", "delete"},
     "counts": {"get"},
-    "history": {"get"},
+    "sign-ins": {"get"},
 }
 METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -177,7 +177,7 @@ def test_a_bad_parameter_is_422_and_named(root, query) -> None:
     ("method", "path", "request_body", "detail"),
     [
         ("get", "sessions?limit=0", None, "limit must be greater than or equal to 1."),
-        ("get", "history?since=today", None, "since must be a date, such as 2031-04-01."),
+        ("get", "sign-ins?since=today", None, "since must be a date, such as 2031-04-01."),
         ("post", "sessions/end", {}, "ids is missing."),
         ("post", "sessions/end", {"ids": ["a"], "why": ""}, "There is no field 'why'."),
         ("get", "sessions/", None, "There is no such URL. None ends with a slash. /api/v1/openapi.json has all."),

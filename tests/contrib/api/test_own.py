@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 
 from django_redsess import online
 from django_redsess.accounts import reauthentication
+from django_redsess.online.fields import iso_time
 from tests.helpers.accounts import PASSWORD, count, sid_of, sign_in, told_to
 from tests.helpers.api import ask, get, ids, status, walk
 from tests.helpers.store import drive, make_older
@@ -29,7 +30,7 @@ def test_a_user_lists_the_own_sessions_and_no_data_of_them(alice, here, there, r
     session["basket"] = "secret"
     session.save()
     answer = get(here, OWN)
-    assert answer["next"] is None
+    assert answer["next_cursor"] is None
     assert [(each["id"], each["is_current"]) for each in answer["sessions"]] == [
         (sid_of(there), False),
         (sid_of(here), True),
@@ -42,11 +43,11 @@ def test_a_user_lists_the_own_sessions_and_no_data_of_them(alice, here, there, r
         "id": found.sid,
         "user_id": str(alice.pk),
         "user": "alice",
-        "ip": found.address,
+        "address": found.address,
         "user_agent": found.user_agent,
-        "created_at": found.created_at.timestamp(),
-        "last_seen_at": found.last_seen_at.timestamp(),
-        "expires_at": found.expires_at.timestamp(),
+        "created_at": iso_time(found.created_at),
+        "last_seen_at": iso_time(found.last_seen_at),
+        "expires_at": iso_time(found.expires_at),
         "is_current": True,
         "device": "",
         "place": "",

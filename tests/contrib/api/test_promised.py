@@ -237,8 +237,8 @@ CHANGES: list[tuple[str, str, Any]] = [
     ),
     ("getSession 200.size is there: always, and now gone", "components schemas Session required", ["id"]),
     (
-        "getSession 200.ip type: string, and now null or string",
-        "components schemas Session properties ip type",
+        "getSession 200.address type: string, and now null or string",
+        "components schemas Session properties address type",
         ["string", "null"],
     ),
     ('getBlock 200.until format: "date-time", and now gone', "components schemas Block properties until format", GONE),

@@ -117,10 +117,12 @@ def test_no_page_and_no_cursor_tells_of_a_hidden_session(alice, bob, administrat
         assert sorted(found) == sorted(shown)
         assert [len(ids(page)) for page in pages[:-1]] == [limit] * (len(pages) - 1)
         assert ids(pages[-1])
-        cursors = "".join(signing.b64_decode(page["next"].partition(":")[0].encode()).decode() for page in pages[:-1])
+        cursors = "".join(
+            signing.b64_decode(page["next_cursor"].partition(":")[0].encode()).decode() for page in pages[:-1]
+        )
         assert not [sid for sid in hidden if sid in cursors]
     nobody = pages_of(administrator, f"users/{alice.pk}/sessions", limit=limit)
-    assert nobody == [{"sessions": [], "next": None, "looked_through": None}]
+    assert nobody == [{"sessions": [], "next_cursor": None, "looked_through": None}]
 
 
 @pytest.mark.parametrize("rules", [NotToSee], indirect=True)
@@ -134,7 +136,7 @@ def test_a_rule_for_each_session_is_asked_a_limited_number_of_times(
     assert status(administrator, "get", "counts") == 403
     first, last = pages_of(administrator, "sessions", order="-created_at")
     assert [each["user"] for each in first["sessions"]] == ["bob"]
-    assert last == {"sessions": [], "next": None, "looked_through": {"count": 2, "is_all": False}}
+    assert last == {"sessions": [], "next_cursor": None, "looked_through": {"count": 2, "is_all": False}}
 
 
 @pytest.mark.parametrize("rules", [NotToSee], indirect=True)
@@ -156,15 +158,15 @@ def test_a_list_of_sign_ins_tells_of_no_hidden_one(alice, bob, rules) -> None:
     client = staff(Client(), "view_signin")
     for number, user in enumerate((alice, bob, alice, alice, bob, alice)):
         SignIn.objects.create(user_id=user.pk, login_ms=1_700_000_000_000 + number)
-    pages = pages_of(client, "history", limit=1, user=[alice.pk, bob.pk])
+    pages = pages_of(client, "sign-ins", limit=1, user=[alice.pk, bob.pk])
     assert [[each["user_id"] for each in page["sign_ins"]] for page in pages] == [[str(bob.pk)]] * 2
-    assert [page["next"] is None for page in pages] == [False, True]
+    assert [page["next_cursor"] is None for page in pages] == [False, True]
 
 
 def pages_of(client: Client, path: str, **query: Any) -> list[Any]:
     pages = [get(client, path, **query)]
-    while pages[-1]["next"]:
-        pages.append(get(client, path, **query, cursor=pages[-1]["next"]))
+    while pages[-1]["next_cursor"]:
+        pages.append(get(client, path, **query, cursor=pages[-1]["next_cursor"]))
     return pages
 
 

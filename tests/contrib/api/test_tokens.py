@@ -69,7 +69,7 @@ def test_a_script_acts_as_its_user_without_session_and_csrf_token(bot: User, ali
     assert status(bots, "delete", f"sessions/{sid_of(first)}", message="Call us.") == 204
     # A superuser's session, and what takes a permission that it has not.
     assert status(bots, "delete", f"sessions/{sid_of(root)}") == 403
-    assert status(bots, "get", "history") == 403
+    assert status(bots, "get", "sign-ins") == 403
     assert {entry.user for entry in LogEntry.objects.all()} == {bot}
     assert [session.sid for session in online.of_user(alice)] == [sid_of(second)]
     assert get(bots, "me/sessions")["sessions"] == []

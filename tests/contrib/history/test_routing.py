@@ -84,7 +84,7 @@ def test_pages_commands_and_the_api_have_the_sign_ins(lukas, admin_user, capsys)
     [row] = SignIn.objects.using(ALIAS).filter(user_id=lukas.pk)
     assert "lukas" in admin.get(f"{LIST}{row.pk}/change/").text
     assert "lukas" in "".join(map(str, admin.post(f"{LIST}export/", {"format": "csv"}).streaming_content))
-    assert ask(admin, "get", "history").json()["sign_ins"][0]["user_id"]
+    assert ask(admin, "get", "sign-ins").json()["sign_ins"][0]["user_id"]
     assert session.get("/account/sessions/").status_code == 200
     call_command("history", export="lukas")
     assert "Firefox" in capsys.readouterr().out

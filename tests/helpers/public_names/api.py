@@ -36,7 +36,7 @@ def operations() -> Iterator[str]:
 
 
 def _described() -> dict[str, Any]:
-    path = reverse("django_redsess_api:openapi-json")
+    path = reverse("redsess_api:openapi-json")
     view, args, kwargs = resolve(path)
     answer: dict[str, Any] = json.loads(view(RequestFactory().get(path), *args, **kwargs).content)
     return answer

@@ -30,8 +30,8 @@ def refused(answer: Any, status: int) -> str:
 here, there = (sign_in(SITE, NAME, PASSWORD) for _ in range(2))
 
 first = list_sessions.sync(client=here, user=[USER], limit=2)
-second = list_sessions.sync(client=here, user=[USER], limit=2, cursor=first.next_)
-assert (len(first.sessions), len(second.sessions), second.next_) == (2, 1, None)
+second = list_sessions.sync(client=here, user=[USER], limit=2, cursor=first.next_cursor)
+assert (len(first.sessions), len(second.sessions), second.next_cursor) == (2, 1, None)
 ids = [each.id for each in (*first.sessions, *second.sessions)]
 assert [each.id for each in all_sessions(here, user=[USER], limit=1)] == ids
 shown = get_session.sync(ids[0], client=here)

@@ -36,9 +36,9 @@ const { browser, api } = await signIn();
 const there = await signIn();
 
 const first = await api.GET("/sessions", { params: { query: { user: [user], limit: 2 } } });
-const cursor = first.data?.next ?? "";
+const cursor = first.data?.next_cursor ?? "";
 const second = await api.GET("/sessions", { params: { query: { user: [user], limit: 2, cursor } } });
-assert.deepEqual([first.data?.sessions.length, second.data?.sessions.length, second.data?.next], [2, 1, null]);
+assert.deepEqual([first.data?.sessions.length, second.data?.sessions.length, second.data?.next_cursor], [2, 1, null]);
 const ids: string[] = [];
 for await (const each of allSessions(api, { user: [user], limit: 1 })) ids.push(each.id);
 assert.deepEqual(ids, [...first.data!.sessions, ...second.data!.sessions].map((each) => each.id));
@@ -65,7 +65,7 @@ assert.equal(Date.parse(block.data?.until ?? ""), Date.parse(until));
 assert.equal((await api.DELETE("/users/{id}/block", ofUser)).response.status, 204);
 assert.equal((await api.GET("/users/{id}/block", ofUser)).error?.status, 404);
 
-const { data: past } = await api.GET("/history", { params: { query: { user: [user] } } });
+const { data: past } = await api.GET("/sign-ins", { params: { query: { user: [user] } } });
 assert.deepEqual(past?.sign_ins.map((each) => [each.reason, each.message]).sort(), [
   ["kicked", ""],
   ["kicked", ""],
