@@ -27,6 +27,9 @@ YEARS = 2 * 365 * 86_400_000
 COPIED = b"copied"
 """A revision that means something. All others are random."""
 
+COPY_SIZE = 12
+"""Bytes of the name of a copy of a session that is on the way to another store. They are random."""
+
 
 class Golden(NamedTuple):
     """
@@ -107,6 +110,7 @@ def comparable(golden: Golden) -> dict[str, Any]:
     def plain(text: str) -> str:
         for sid, name in sids.items():
             text = text.replace(sid, name)
+        text = re.sub(r"^[0-9a-f]{32}(?=:\d+$)", "<token>", text)
         return re.sub(r"(?<![\d.])\d{10}(\d{3})?(?![\d.])", lambda found: _hours(found[0], golden.made_at), text)
 
     found: dict[str, Any] = {}
@@ -121,6 +125,8 @@ def comparable(golden: Golden) -> dict[str, Any]:
             value = {plain(at): plain(f"{score:.0f}") if is_time else score for at, score in value.items()}
         elif key["type"] == "list":
             value = [plain(text) for text in value]
+        elif ":moved:" in name and len(value.removeprefix("departed ")) == COPY_SIZE:
+            value = value[:-COPY_SIZE] + "<copy>"
         else:
             value = plain(value)
         found[plain(name)] = {

@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.models import Model
 
 import django_redsess
-from django_redsess.contrib.history.models import USER_HERE, BlockCopy, SignIn
+from django_redsess.contrib.history.models import STAFF, USER_HERE, BlockCopy, SignIn
 from django_redsess.signals import Reason
 from tests.golden import dumps
 
@@ -55,12 +55,23 @@ OBJECTS: tuple[Model, ...] = (
         unproven_notified_at=SOON,
         internal_note="Called back, 28 Nov.",
     ),
+    SignIn(
+        id=3,
+        user_id=12,
+        login_ms=LOGIN_MS + 2,
+        ended_at=SOON,
+        reason=Reason.KICKED,
+        ended_by="1",
+        who_ended=STAFF,
+        stored_message="password_changed\t",
+        internal_note="Called back, 28 Nov.",
+    ),
     BlockCopy(user_id=12, until=LATE),
     BlockCopy(
         user_id=13, until=SOON, stored_message="known_password\tCall us.", by="1", internal_note="Called back, 28 Nov."
     ),
 )
-"""A sign-in and a block with as little as they may have, and one of each with all."""
+"""A sign-in and a block with as little as they may have, one of each with all, and one with a ready-made message."""
 
 
 class Rows(NamedTuple):

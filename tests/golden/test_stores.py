@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,12 +13,30 @@ from django.test import override_settings
 
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
-from django_redsess.contrib.moving import marks
+from django_redsess.contrib.moving import growing, marks
+from django_redsess.contrib.moving.growing import transfer
 from django_redsess.contrib.moving.other_store import find_beginning
 from django_redsess.exceptions import SignInRefused
+from django_redsess.session.lock import SessionLock
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.signals import Reason
-from tests.golden.contents import BLOCKS, ENDED, FOR_EVER, MESSAGE, MOVED, POPULARITY, ROTATED, SESSIONS, VIEWS, Session
+from tests.golden.contents import (
+    BLOCKS,
+    ENDED,
+    FOR_EVER,
+    GONE,
+    MESSAGE,
+    MOVED,
+    NO_BINDING,
+    ON_THE_WAY,
+    POPULARITY,
+    READY,
+    ROTATED,
+    SESSIONS,
+    SIGNED_IN,
+    VIEWS,
+    Session,
+)
 from tests.golden.dumps import Golden
 from tests.helpers.store import blocks, bucket_of, drive, keyspace, pool, sid_of, stored
 
@@ -110,47 +129,75 @@ def test_all_are_listed_counted_and_found(golden) -> None:
     assert names_of(golden, [each.sid for each in online.sessions(network="198.51.100.0/24")]) == {
         "user",
         "user, encrypted",
+        "user, own key",
     }
     assert names_of(golden, [each.sid for each in online.sessions(browser="safari")]) == {"user, second"}
-    bound = {name for name, each in SESSIONS.items() if each.binding is not None}
+    bound = {name for name, each in SESSIONS.items() if each.binding not in (None, NO_BINDING)}
     assert names_of(golden, [each.sid for each in online.sessions(device_bound=True)]) == bound
     assert names_of(golden, [each.sid for each in everybody if each.device_bound]) == bound
 
 
 def test_who_was_ended_is_told(golden) -> None:
-    told = {name: session_of(golden, name).ended for name in ("kicked", "kicked with a message", "expired")}
-    assert {name: (each.reason, each.message) for name, each in told.items() if each} == {
-        "kicked": (Reason.KICKED, ""),
-        "kicked with a message": (Reason.KICKED, MESSAGE),
-        "expired": (Reason.EXPIRED, ""),
-    }
-    assert session_of(golden, "signed out").ended is None
+    told = {name: session_of(golden, name).ended for name in ENDED}
+    assert {name: (each.reason, each.stored_message) for name, each in told.items() if each} == ENDED
+    assert told["kicked with both"].message_code == "password_changed"
+    assert told["kicked with both"].message.endswith(MESSAGE)
+    for name in GONE:
+        session = session_of(golden, name)
+        assert (session.load(), session.ended) == ({}, None)
     # A request with the old key is late, and its session has not ended.
-    late = session_of(golden, "old key")
-    assert (late.load(), late.ended, late.cookie.late) == ({}, None, True)
-    assert online.find([sid_of(golden.session_keys["old key"])], follow=True)[0].sid == sid_of(
-        golden.session_keys[ROTATED]
-    )
+    for old, name, was_guest in (("old key", ROTATED, False), ("guest's key", SIGNED_IN, True)):
+        late = session_of(golden, old)
+        assert (late.load(), late.ended, late.cookie.late, late.cookie.was_guest) == ({}, None, True, was_guest)
+        [found] = online.find([sid_of(golden.session_keys[old])], follow=True)
+        assert found.sid == sid_of(golden.session_keys[name])
 
 
-def test_the_next_sign_in_gets_the_message(golden) -> None:
+@pytest.mark.parametrize(("user", "message"), [("15", MESSAGE), ("28", READY)])
+def test_the_next_sign_in_gets_the_message(golden, user: str, message: str) -> None:
     session = SessionStore()
-    session[SESSION_KEY] = "15"
+    session[SESSION_KEY] = user
     session.signed_in()
     session.save()
-    assert SessionStore(session.session_key)[MESSAGE_KEY] == MESSAGE
+    assert SessionStore(session.session_key)[MESSAGE_KEY] == message
 
 
 def test_blocks_hold_and_can_be_lifted(golden) -> None:
-    there = {each.user_id: (each.message, each.by, each.until) for each in online.blocked()}
-    assert there == {user: (*words, FOR_EVER) for user, words in BLOCKS.items()}
-    for user in BLOCKS:
+    there = {each.user_id: (*each[2:], each.until) for each in online.blocked()}
+    assert there == {user: (*content, FOR_EVER) for user, content in BLOCKS.items()}
+    for user, (message, *_) in BLOCKS.items():
         session = SessionStore()
         session[SESSION_KEY] = user
-        with pytest.raises(SignInRefused):
+        with pytest.raises(SignInRefused) as refused:
             session.save()
+        assert refused.value.message_code == message.rpartition("\t")[0]
     assert all(blocks.lift_block(user).run() for user in BLOCKS)
     assert online.blocked() == []
+
+
+def test_a_lock_holds_and_is_given_back(golden, redis) -> None:
+    key = golden.session_keys["user"]
+    holds, comes = (SessionLock(SessionStore(key), sid_of(key), 300) for _ in range(2))
+    holds.token = redis.get(holds.partition.lock_of(holds.sid)).decode()
+    assert drive(comes.taking(0)) == "late"
+    drive(holds.giving_back())
+    # The request that waited is of a process that is gone.
+    assert drive(comes.taking(0)) == "locked"
+    drive(comes.giving_back())
+
+
+def test_a_move_that_was_stopped_goes_on(golden, settings) -> None:
+    coming, leaving = (golden.session_keys[name] for name in (ON_THE_WAY, "departed"))
+    other = {"PREFIX": "elsewhere", "PARTITIONS": 1}
+    departed = drive(transfer._depart({sid_of(leaving): b""}, {sid_of(leaving): transfer.Original(golden.made_at)}))
+    [(outcome, copy)] = departed.values()
+    assert (outcome, len(copy)) == (b"departed", 12)
+    # There is no session in the store from which it comes: the copy has ended.
+    settings.SESSION_ENGINE = "django_redsess.contrib.moving.growing"
+    settings.REDSESS = {**settings.REDSESS, "MOVE_FROM": other}
+    session = growing.SessionStore(coming)
+    assert session.load() == {}
+    assert drive(marks.traces_of(sid_of(coming))).mark == marks.HERE
 
 
 def test_views_counts_and_samples_are_read(golden) -> None:
@@ -159,13 +206,10 @@ def test_views_counts_and_samples_are_read(golden) -> None:
         assert [each.item for each in viewed.recent(session_of(golden, name))] == items[::-1]
     totals = online.totals()
     assert totals.signed_in + totals.guests == len(SESSIONS)
-    # One was moved here, and counts as moved.
-    assert totals.created == len(SESSIONS) - 1 + len(ENDED)
-    assert {reason: count for reason, count in totals.ended.items() if count} == {
-        Reason.KICKED: 2,
-        Reason.EXPIRED: 1,
-        Reason.LOGOUT: 1,
-    }
+    # One was moved here, and counts as moved. One is on the way, and one has left.
+    assert totals.created == len(SESSIONS) - 2 + len(ENDED) + len(GONE) + 1
+    ended = Counter([*(reason for reason, _ in ENDED.values()), Reason.LOGOUT, Reason.KICKED])
+    assert {reason: count for reason, count in totals.ended.items() if count} == ended
     [sample] = online.history(hours=10**6)
     assert sample.at.timestamp() * 1000 <= golden.made_at < sample.at.timestamp() * 1000 + 60_000
     assert (sample.signed_in, sample.guests) == (totals.signed_in, totals.guests)
@@ -199,14 +243,14 @@ def test_it_is_refused_to_whom_it_does_not_suit(golden, settings) -> None:
 def test_it_is_cleaned_checked_and_repaired(golden, redis, capsys) -> None:
     assert sum(cleaning.expire_sessions()) == 0
     call_command("cleansessions", check=True)
-    assert "and 4 encrypted" in capsys.readouterr().out
+    assert "and 6 encrypted" in capsys.readouterr().out
     lost = sid_of(golden.session_keys["user"])
     partition = keyspace().of_sid(lost)
     for name in (partition.recent, partition.online_user, partition.online_user_of("7")):
         redis.zrem(name, lost)
     call_command("cleansessions", repair=True, verbosity=0)
     call_command("cleansessions", check=True, verbosity=0)
-    assert len(online.sessions(user_ids=["7"])) == 3
+    assert len(online.sessions(user_ids=["7"])) == sum(each.user == "7" for each in SESSIONS.values())
 
 
 @pytest.mark.django_db

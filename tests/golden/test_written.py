@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.golden import dumps
 from tests.golden.conftest import use
 from tests.golden.contents import STORES, fill
-from tests.helpers.store import pool
+from tests.helpers.store import Partition, pool
 
 WHAT_TO_DO = """
 This tree writes something else than release {release} did. A process of that release may run beside it, and read this:
@@ -40,3 +42,12 @@ def test_what_is_written_is_what_the_newest_golden_store_has(redis, settings, st
     differences = dumps.difference(before, now)
     assert not differences, "\n".join([WHAT_TO_DO.format(release=release), *differences])
     redis.flushall()
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("store", STORES)
+def test_there_is_a_key_of_each_kind(store: str) -> None:
+    there = {re.sub(r"^\{golden(:\d)?\}", "{golden}", name) for name in dumps.read(dumps.releases()[-1], store).keys}
+    for name in Partition("golden").names:
+        kind = re.sub(r"(:0)+$", ":", name)
+        assert any(each == kind or (kind.endswith(":") and each.startswith(kind)) for each in there), kind
