@@ -140,6 +140,10 @@ class Neighbour(NamedTuple):
     not_run: str = ""
     python: str = ""
     django: str = ""
+    repository: str = ""
+    """Where the tests are from, unless it is the source distribution."""
+    revision: str = ""
+    """The tag or the commit of the repository."""
     passed: int = 0
     failed: int = 0
     notes: Sequence[str] = ()

@@ -165,17 +165,21 @@ def _works_with(part: Part) -> str:
     for each in neighbours:
         if not each.not_run:
             notes = [f"{count}: {reason or 'not explained yet'}." for reason, count in each.differences.items()]
+            notes = notes or ["None."]
+            if each.revision:
+                notes.append(f"Of its `repository <{each.repository}>`__ at {each.revision[:12]}.")
             rows.append(
                 (
                     f"{each.name} {each.version}",
                     f"Django {each.django}, Python {each.python}, {each.date}",
                     str(each.passed),
                     str(each.failed),
-                    " ".join([*(notes or ["None."]), *(f"{note}." for note in each.notes)]),
+                    " ".join([*notes, *(f"{note}." for note in each.notes)]),
                 )
             )
     not_run = "\n".join(f"- {each.name} {each.version}: {each.not_run}." for each in neighbours if each.not_run)
-    return "\n\n".join([_table(rows, widths=(22, 18, 10, 10, 40)), "Not run, so nothing is known:", not_run])
+    unknown = ["Not run, so nothing is known:", not_run] if not_run else []
+    return "\n\n".join([_table(rows, widths=(22, 18, 10, 10, 40)), *unknown])
 
 
 def _async_variants(part: Part) -> str:

@@ -1,5 +1,5 @@
 """
-Run the tests of other packages, from their newest source distributions, beside this package.
+Run the tests of other packages, as their newest source distributions or their repositories have them, beside this one.
 
 Each package gets a virtual environment in .venv/neighbours/NAME. Its tests run three times: with the session engine
 that they have, with ours, and with ours and our middleware, on an embedded Valkey. Tests whose outcome differs are
@@ -78,13 +78,13 @@ def _run(package: Package, options: argparse.Namespace, url: str, ours: Path | N
     except NotRunError as reason:
         kept[package.name] = results.not_run(environment.version, str(reason))
         lines, fine = [f"not run: {reason}"], bool(package.not_run)
-        if package.missing and (there := sorted(environment.source.glob(package.missing))):
-            lines.append(f"It has {there[0].name} now: change packages.toml, so that its tests are run.")
-            fine = False
     else:
-        kept[package.name] = results.result(package, environment.version, comparison)
+        kept[package.name] = results.result(package, environment, comparison)
         lines = _lines(package, comparison)
         fine = not comparison.unexplained
+    if package.missing and environment.exists and (there := sorted(environment.sdist.glob(package.missing))):
+        lines.append(f"Its source distribution has {there[0].name} now: change packages.toml, so that it is used.")
+        fine = False
     results.write(kept, options.results)
     print(f"{package.name} {environment.version} ({time.monotonic() - began:.0f} s): " + "\n  ".join(lines), flush=True)
     return fine

@@ -114,7 +114,8 @@ def _options(package: Package) -> list[str]:
 def _variables(package: Package, folder: Path) -> dict[str, str]:
     # Settings of ours that the tests around this one run with are not for theirs.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DJANGO_"))}
-    path = os.pathsep.join(str(each) for each in (folder, HERE / "plugin", HERE / "settings"))
+    places = [folder, *(folder / path for path in package.paths), HERE / "plugin", HERE / "settings"]
+    path = os.pathsep.join(str(place) for place in places)
     chosen = {"DJANGO_SETTINGS_MODULE": package.settings} if package.settings else {}
     return {**kept, "PYTHONPATH": path, **chosen, **package.environment}
 

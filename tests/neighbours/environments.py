@@ -1,4 +1,4 @@
-"""An environment for the tests of one package: its source distribution, and a virtual environment."""
+"""An environment for the tests of one package: its source distribution or repository, and a virtual environment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tarfile
 import time
 import venv
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 
 from tests.neighbours.packages import NotRunError, Package
@@ -36,6 +37,7 @@ class Environment:
         """
         Get the newest source distribution of a package, and install it and ``ours``, a wheel. Raises NotRunError.
 
+        If the package has a repository, then this is installed: the tag of the same version, or else the newest commit.
         Nothing is installed for a package whose tests are not run.
         """
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -45,20 +47,42 @@ class Environment:
         unpack(self._downloaded(package.name), self.folder / "source")
         if package.not_run:
             return
+        if package.repository:
+            self._clone(package.repository)
         venv.create(self.folder / "environment", with_pip=False)
         extras = f"[{','.join(package.extras)}]" if package.extras else ""
-        self._pip("install", f"{self.source}{extras}", str(ours), *RUNNER, *package.needs)
+        # In a repository, what a build adds for people may need more tools than Python's.
+        editable = ["--editable"] if package.repository else []
+        self._pip("install", *editable, f"{self.source}{extras}", str(ours), *RUNNER, *package.needs)
 
     @property
-    def source(self) -> Path:
+    def sdist(self) -> Path:
         """The one folder that a source distribution has at its top."""
         [folder] = (self.folder / "source").iterdir()
         return folder
 
     @property
+    def source(self) -> Path:
+        """What is installed and tested: the repository, if the package has one, or the source distribution."""
+        return next((self.folder / "repository").glob("*"), None) or self.sdist
+
+    @property
+    def revision(self) -> str:
+        """The tag of the repository that is tested, or the whole name of a commit. ``""`` for a source distribution."""
+        return "" if self.source == self.sdist else self.source.name
+
+    @property
     def version(self) -> str:
-        """The version of the source distribution, as the name of its folder has it. ``""`` if there is none."""
-        return self.source.name.rpartition("-")[2] if self.exists else ""
+        """The version that is installed, or else that of the source distribution. ``""`` if there is none."""
+        places = [str(place) for place in self.folder.glob("environment/lib/python*/site-packages")]
+        for installed in metadata.distributions(name=self.folder.name, path=places):
+            return installed.version
+        return self._released if self.exists else ""
+
+    @property
+    def _released(self) -> str:
+        """The version of the source distribution, as the name of its folder has it."""
+        return self.sdist.name.rpartition("-")[2]
 
     @property
     def exists(self) -> bool:
@@ -98,6 +122,13 @@ class Environment:
         [sdist] = self.folder.glob("*.tar.gz")
         return sdist
 
+    def _clone(self, repository: str) -> None:
+        clone = self.folder / "repository" / "clone"
+        if self.run(["git", "clone", "--quiet", repository, str(clone)], log="clone", folder=self.folder):
+            raise NotRunError("git could not clone their repository")
+        # The folder has the name of what is in it.
+        clone.rename(clone.with_name(check_out(clone, self._released)))
+
     def _pip(self, action: str, *arguments: str) -> None:
         there = ["--python", str(self.python)] if self.python.exists() else []
         command = [sys.executable, "-m", "pip", *there, action, "--quiet", *arguments]
@@ -109,6 +140,23 @@ def unpack(sdist: Path, folder: Path) -> None:
     """Unpack a source distribution."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
+
+
+def check_out(clone: Path, version: str) -> str:
+    """
+    Check the tag of a version out, and return its name.
+
+    If there is none, the newest commit stays: its whole name is returned.
+    """
+
+    def git(*arguments: str) -> list[str]:
+        command = ["git", "-C", str(clone), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+    for tag in git("tag", "--list", version, f"v{version}"):
+        git("checkout", "--quiet", f"refs/tags/{tag}")
+        return tag
+    return git("rev-parse", "HEAD")[0]
 
 
 def built_wheel(folder: Path) -> Path:

@@ -20,10 +20,14 @@ class Package:
 
     name: str
     extras: Sequence[str] = ()
+    repository: str = ""
+    """Where git finds the package with its tests, if the source distribution is without them."""
     needs: Sequence[str] = ()
     """What pip installs besides."""
     folder: str = "."
-    """Where in the source distribution pytest is started."""
+    """Where in the source distribution, or in the repository, pytest is started."""
+    paths: Sequence[str] = ()
+    """Folders in this one that Python imports from, too."""
     settings: str = ""
     """The settings module, unless a conftest has the settings. One in tests/neighbours/settings is ours."""
     tests: Sequence[str] = ()
@@ -42,7 +46,7 @@ class Package:
     not_run: str = ""
     """Why the tests are not run."""
     missing: str = ""
-    """A pattern of the file that the source distribution would have if they could be run."""
+    """A pattern of the file that the source distribution would have if its tests could be run."""
 
     def explanation(self, test: str) -> str:
         """Return why the outcome of a test is known to differ, or an empty string."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.neighbours.comparing import Comparison
+from tests.neighbours.environments import Environment
 from tests.neighbours.packages import Package
 
 RESULTS = Path(__file__).parents[2] / "docs" / "reference" / "works-with.json"
@@ -25,11 +26,13 @@ def write(results: Mapping[str, Any], path: Path = RESULTS) -> None:
     path.write_text(json.dumps(dict(sorted(results.items())), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def result(package: Package, version: str, comparison: Comparison) -> dict[str, Any]:
+def result(package: Package, environment: Environment, comparison: Comparison) -> dict[str, Any]:
     """Return what is kept of a comparison."""
     left_out = [f"Left out: {test} ({reason})" for test, reason in package.left_out.items()]
+    repository = {"repository": package.repository, "revision": environment.revision} if package.repository else {}
     return {
-        "version": version,
+        "version": environment.version,
+        **repository,
         "django": comparison.django,
         "python": platform.python_version(),
         "date": date.today().isoformat(),

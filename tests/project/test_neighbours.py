@@ -1,6 +1,7 @@
 """``make test-neighbours`` with a made-up package, which has tests of its own."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.neighbours import __main__ as neighbours
+from tests.neighbours.environments import check_out
 
 pytestmark = pytest.mark.slow
 
@@ -99,4 +101,51 @@ def test_what_could_not_be_run_does_not_work(folder: Path, capsys: Any) -> None:
     not_run = '[made-up]\nnot_run = "it has no tests"\nmissing = "%s"\n'
     assert run(folder, not_run % "**/tests_*.py")[0] == 0
     assert run(folder, not_run % "**/test_*.py")[0] == 1
-    assert "It has test_made_up.py now" in capsys.readouterr().out
+    assert "has test_made_up.py now" in capsys.readouterr().out
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A repository with a commit that has the tags 1.5 and v1.6, and a newer commit."""
+    git(tmp_path, "init", "--quiet")
+    for number in ("1", "2"):
+        (tmp_path / "module.py").write_text(f"NUMBER = {number}\n")
+        git(tmp_path, "add", ".")
+        git(tmp_path, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", number)
+        if number == "1":
+            git(tmp_path, "tag", "1.5")
+            git(tmp_path, "tag", "v1.6")
+    return tmp_path
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("tag", ["1.5", "v1.6"])
+def test_a_repository_is_at_the_tag_of_the_newest_release(clone: Path, tag: str) -> None:
+    assert check_out(clone, tag.removeprefix("v")) == tag
+    assert (clone / "module.py").read_text() == "NUMBER = 1\n"
+
+
+def test_a_repository_without_that_tag_is_at_its_newest_commit(clone: Path) -> None:
+    # A tag of another release, that begins alike, is none.
+    newest = git(clone, "rev-parse", "HEAD")
+    assert (check_out(clone, "1"), check_out(clone, "1.5.1")) == (newest, newest)
+    assert (clone / "module.py").read_text() == "NUMBER = 2\n"
+
+
+def test_the_tests_of_a_repository_are_run_and_the_result_says_which(folder: Path, capsys: Any) -> None:
+    source = folder / "made-up" / "source" / "made_up-1.5"
+    repository = folder / "made-up" / "repository" / "v1.5"
+    repository.mkdir(parents=True)
+    for name in ("tests", "made_up_settings.py"):
+        (source / name).rename(repository / name)
+    package = PACKAGE.replace("[made-up]", '[made-up]\nrepository = "https://example.com/made-up"\nmissing = "tests"')
+    _, result = run(folder, package)
+    assert (result["passed"], result["repository"], result["revision"]) == (1, "https://example.com/made-up", "v1.5")
+    # A source distribution with tests is preferred.
+    assert "has tests now" not in capsys.readouterr().out
+    (source / "tests").mkdir()
+    run(folder, package)
+    assert "has tests now" in capsys.readouterr().out
