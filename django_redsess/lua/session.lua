@@ -259,11 +259,16 @@ return moved == 1 and 1 or 0
 -- A record of "" says that the new sid has been created in another partition. `limit`, `policy` and `full_at` are as in
 -- `create`, the rest as in `save`. With `follows`, sockets that watch the old sid go on under the new one.
 -- Reply: as that of `save`. But "saved" is followed by "crowded" if the user may still have too many; it may be
--- "refused" or "again", as in `create`; and it is "blocked" whoever was the user before.
+-- "refused" or "again", as in `create`; and it is "blocked" whoever was the user before. It is "moved", and the record
+-- that is there, if an earlier call has moved the session to this sid with another record: its caller was interrupted.
 local note, note_lifetime = "rotated " .. sid, 300000
 
 -- The client repeats a command whose reply was lost: then the session has moved already.
-if string.sub(note_of(old_sid), 1, #note) == note then return with_ended({ "saved", limit and "crowded" }) end
+if string.sub(note_of(old_sid), 1, #note) == note then
+  local there = record ~= "" and redis.call("HGET", login, sid)
+  if there and revision_of(there) ~= revision_of(record) then return with_ended({ "moved", there }) end
+  return with_ended({ "saved", limit and "crowded" })
+end
 local found, before = live_record(old_sid)
 if not found then return with_ended({ "gone", note_of(old_sid) }) end
 if loaded ~= "" and revision_of(found) ~= loaded then return with_ended({ "changed", found }) end

@@ -110,6 +110,7 @@ class Outcome(NamedTuple):
     - ``saved``
     - ``gone``: the session has ended or has another key; ``note`` says which
     - ``changed``: another request has saved first; ``record`` is the stored record
+    - ``moved``: an earlier save that was interrupted has moved the session to its new key, with this ``record``
     - ``clock``: the record must be made again, by the time ``at``
     - ``again``: the short script leaves the save to the general one
     - ``taken``: another session has the sid of this new session
@@ -407,7 +408,7 @@ def _limit_args(limit: Limit | None) -> dict[str, str | int | None]:
 
 def _outcome_of(reply: list[bytes], _: EndedSessions, counts: Sequence[Any] = ()) -> Outcome:
     word, more = (*reply, b"")[:2]
-    record = more if word == b"changed" else b""
+    record = more if word in (b"changed", b"moved") else b""
     note = more.decode(errors="replace") if word == b"gone" else ""
     at = int(more) if word == b"clock" else 0
     there = session_counts(counts) if counts else None

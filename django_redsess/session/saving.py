@@ -107,6 +107,10 @@ def move_across_partitions(old_sid: str, sid: str, saving: Saving, *, loaded: by
         raise
     if outcome.status != "saved":
         yield from operations.end_by_sid([sid], Ending())
+    elif made.status == "taken":
+        # Only this session has this sid: an earlier save has created it there, and was interrupted.
+        there = yield from reading.read_session(sid)
+        return Outcome("gone") if there.record is None else Outcome("moved", there.record)
     return outcome._replace(crowded=outcome.crowded or made.crowded, stored=made.stored or outcome.stored)
 
 
@@ -148,8 +152,12 @@ class SaveAttempts:
                 raise self._limit_reached()
             if outcome.status in ("saved", "gone"):
                 return outcome
+            if outcome.status == "moved":
+                # What was changed since the interrupted save is still to be stored, under the new key.
+                self.session.pending = self.session.pending._replace(rotates_from=None, own_key=None)
             self._merge(outcome.record)
-            yield from self._let_others_go_first()
+            if outcome.status == "changed":
+                yield from self._let_others_go_first()
 
     def _prepare_fast(self) -> tuple[Step[Outcome], Snapshot] | None:
         """
