@@ -371,6 +371,9 @@ class SessionStore(SessionBase):
         # If it is late, its key is a new one of its own.
         if binding.guard is None or key is None or self.snapshot.record is not None or self.cookie.late:
             return
+        if self.snapshot.gone:
+            # The save says so. Loading it would make this a new session.
+            return
         if isinstance(self.unavailable, SessionNotProven):
             raise copy(self.unavailable)
         known, modified, accessed = self.__dict__.pop("_session_cache", None), self.modified, self.accessed
@@ -616,14 +619,16 @@ class SessionStore(SessionBase):
             # Until a rotation is saved, the session is stored under its old key.
             session_key = self.saved_key
         if pending != NOTHING_PENDING:
-            kept = pending._replace(signs_out=False)
-            self.pending = kept._replace(rotates_from=None, own_key=None, binding=None) if is_own else kept
+            self.pending = NOTHING_PENDING if is_own else pending._replace(signs_out=False)
         if session_key is None or not self._validate_session_key(session_key):
             return
         # Another request may have rotated the loaded session. Then the session under the new key must end, too. But
         # if it was a guest's, another visitor may have signed in with the same cookie: that session stays.
         follow = is_own and self.snapshot.record is not None and bool(self.snapshot.record.user_id)
         yield from operations.end_by_sid([sid_of(session_key)], Ending(reason), follow=follow)
+        if is_own:
+            # What was known of it says nothing about a session that this object begins.
+            self.snapshot = GONE
 
     def read_stored_sign_in(self) -> Steps[None]:
         """Read the stored session's user and login time, for a save that replaces the data without loading them."""

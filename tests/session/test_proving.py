@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from asgiref.sync import iscoroutinefunction
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpResponse
 from django.test import AsyncClient, Client
 
@@ -29,7 +30,7 @@ from tests.helpers.proving import (
     contents_of,
 )
 from tests.helpers.site import MIDDLEWARE, TEMPLATES
-from tests.helpers.store import make_older, server_of
+from tests.helpers.store import make_older, server_of, stored
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.django_db
@@ -216,3 +217,10 @@ def test_a_sign_in_as_nobody_that_is_refused_leaves_the_cookie(thief, set_limit)
     assert thief("signs_in", "?as-nobody&raises").status_code == 200
     answer = thief("signs_in_by_api/", "?as-nobody&raises")
     assert (answer.status_code, list(answer.cookies)) == (403, [])
+
+
+def test_a_session_that_this_request_has_ended_is_not_stored_as_a_new_one(redis, bound) -> None:
+    bound.delete()
+    with pytest.raises(UpdateError):
+        bound.save()
+    assert stored(redis) == 0

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.site import people
+
 
 def everybody(user: Any) -> bool:
     return True
@@ -96,6 +98,26 @@ def test_a_second_sign_in_in_the_same_session_leaves_a_binding_alone(new_device,
     device.sign_in_as(1)
     later(200)
     assert device.get("/held/who/").content == b"1"
+
+
+@pytest.mark.parametrize("how", ["signs out before", "has another password"])
+def test_a_session_that_replaces_a_bound_one_must_be_bound_too(new_device, required, later, how: str) -> None:
+    required(everybody)
+    people.passwords.clear()
+    device = signed_in(new_device)
+    later(30)
+    assert device.get("/held/who/").content == b"1"
+    device.registers = False
+    if how == "signs out before":
+        assert device.get("/held/sign-in-anew/1/").status_code == 200
+    else:
+        # login() ends a session with another hash.
+        people.passwords[1] = "another"
+        assert device.sign_in_as(1).status_code == 200
+    assert device.get("/held/who/").content == b"1"
+    later(95)
+    assert device.get("/held/who/").status_code == 401
+    people.passwords.clear()
 
 
 def test_sessions_of_other_users_need_not_be_bound(new_device, required, later) -> None:

@@ -63,6 +63,12 @@ def sign_out(request: HttpRequest) -> None:
     logout(request)
 
 
+def sign_in_anew(request: HttpRequest, user_id: int) -> None:
+    """Sign out, and in again."""
+    logout(request)
+    login(request, person(user_id))
+
+
 def change_password(request: HttpRequest, password: str) -> None:
     passwords[request.user.pk] = password
     update_session_auth_hash(request, person(request.user.pk))
@@ -106,5 +112,6 @@ urlpatterns = [
     path("held/sign-in-and-fail/<int:user_id>/", held(sign_in_and_fail)),
     path("held/sign-in-and-go-on/<int:user_id>/", sign_in_and_go_on),
     path("held/sign-out/", held(sign_out)),
+    path("held/sign-in-anew/<int:user_id>/", held(sign_in_anew)),
     path("held/change-password/<password>/", held(change_password)),
 ]

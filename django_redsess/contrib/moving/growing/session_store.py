@@ -124,11 +124,11 @@ class SessionStore(PlainSessionStore):
         yield from in_store(None, super().creating)
 
     def deleting(self, session_key: str | None) -> Steps[None]:
-        pending, both, sid = self.pending, site_stores(), self.stored_sid
+        pending, snapshot, both, sid = self.pending, self.snapshot, site_stores(), self.stored_sid
         for store in both.in_order:
-            self.pending = pending
+            self.pending, self.snapshot = pending, snapshot
             yield from in_store(store, super().deleting, session_key)
-        record = self.snapshot.record
+        record = snapshot.record
         if session_key is None and sid is not None and record is not None and record.user_id:
             # It may have got another key in the store before, and have moved since.
             new_sid = reading.rotated_to((yield from in_store(both.before, reading.note_of, sid)))
