@@ -177,7 +177,8 @@ def refused_response(refusal: Refusal, deletes_proof: bool, request: HttpRequest
 def _proof_in(request: Any) -> protocol.Proof | None:
     """Return the proof of the request's cookie. None if there is none, or if this site has not made it."""
     text = request.COOKIES.get(protocol.proof_cookie_name())
-    return protocol.read_proof(text) if text else None
+    # What was read is cached, and anybody may send a text of any length.
+    return protocol.read_proof(text) if text and len(text) == protocol.PROOF_LENGTH else None
 
 
 def _full_path(request: HttpRequest) -> str:

@@ -52,6 +52,10 @@ STRANGE = (jwt.PyJWTError, ValueError, TypeError, RecursionError)
 """What PyJWT and JSON raise for a stranger's text, which may have more levels than Python allows."""
 
 
+PROOF_LENGTH = -(-4 * (ID_SIZE + TIME_SIZE + MAC_SIZE) // 3)
+"""In characters. Other texts are no proof, and need not be kept in memory."""
+
+
 class JwsRefused(Exception):  # noqa: N818
     """A JWS of a browser is refused. The argument is the reason: one word, which is no secret."""
 

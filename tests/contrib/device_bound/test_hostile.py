@@ -8,6 +8,8 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 
 from django_redsess.backend import SessionStore
+from django_redsess.contrib.device_bound.protocol import read_proof
+from django_redsess.transport.keys import new_key
 from tests.helpers.device_browser import DeviceBrowser, jwk_of, make_key, sign
 from tests.helpers.outages import caches, full
 from tests.helpers.permissions import listed
@@ -44,6 +46,18 @@ def thief(new_device, device, later) -> DeviceBrowser:
     browser.cookie = device.cookie
     later(30)
     return browser
+
+
+def test_long_texts_in_place_of_a_proof_are_not_kept(device, thief) -> None:
+    read_proof.cache_clear()
+    for number in range(5):
+        thief.client.cookies["sessionid_proof"] = f"{number}" * 5000
+        thief.cookie = device.cookie
+        assert thief.send("get", "/held/who/").status_code == 401
+        # A cookie that names no session is enough.
+        thief.cookie = new_key()
+        assert thief.send("get", "/held/who/").content == b"nobody"
+    assert read_proof.cache_info().currsize == 0
 
 
 def stored_records(redis: Any) -> dict[bytes, bytes]:

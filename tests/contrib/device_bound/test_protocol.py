@@ -148,7 +148,7 @@ def test_a_proof_says_for_which_binding_it_was_issued_and_when() -> None:
     text = protocol.make_proof(ID, NOW)
     proof = protocol.read_proof(text)
     assert proof == (ID, NOW)
-    assert len(text) == 40
+    assert len(text) == protocol.PROOF_LENGTH == 40
 
 
 @pytest.mark.parametrize("change", ["", "A" * 40, "é", "{}A", "A{}", "{}====", "%"])
