@@ -76,7 +76,7 @@ class Rules:
         may_end = user.has_perm("django_redsess.end_onlinesession")
         return may_end and (session is None or is_superuser(user) or not is_superuser(session.user))
 
-    def protected_users(self, user: Administrator) -> Sequence[str]:
+    def protected_user_ids(self, user: Administrator) -> Sequence[str]:
         """
         Return the primary keys, as text, of the users whose sessions ``user`` may not end: at most 1 000.
 
@@ -97,9 +97,9 @@ class Rules:
         """
         Whether ``may_see`` and ``may_end`` are called for each session of a long list. Not for a subclass to override.
 
-        True if a subclass has its own ``may_see``, or its own ``may_end`` without ``protected_users``.
+        True if a subclass has its own ``may_see``, or its own ``may_end`` without ``protected_user_ids``.
         """
-        ends_by_each = self.ends_by_own_rule and not _overrides(self, "protected_users")
+        ends_by_each = self.ends_by_own_rule and not _overrides(self, "protected_user_ids")
         return ends_by_each or self.sees_by_own_rule
 
     @property
@@ -112,7 +112,7 @@ class Rules:
         """Whether a subclass has its own ``may_end``. Not for a subclass to override."""
         return _overrides(self, "may_end")
 
-    def may_end_everyones(self, user: Administrator) -> bool:
+    def may_end_all(self, user: Administrator) -> bool:
         """
         Tell whether ``user`` may end everyone else's sessions at once, and not only a part of the list.
 

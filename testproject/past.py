@@ -19,7 +19,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from django_redsess import online
-from django_redsess.online.samples import KEPT_SECONDS, REASONS, slot_of
+from django_redsess.online.sampling import KEPT_SECONDS, REASONS, slot_of
 from django_redsess.session import reading
 from django_redsess.session.record import pack, unpack
 from django_redsess.signals import Reason

@@ -230,7 +230,7 @@ def calls_of(there: dict[str, str], users: dict[str, User]) -> dict[str, Callabl
         "end_user": lambda call: call(alice),
         "find": lambda call: call([sid]),
         "get": lambda call: call(sid),
-        "history": lambda call: call(),
+        "samples": lambda call: call(),
         "of_user": lambda call: call(alice),
         "ready_message": lambda call: call("lost_device"),
         "sessions": lambda call: call(),

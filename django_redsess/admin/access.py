@@ -79,7 +79,7 @@ class Access:
         """Tell whether the administrator may see and end ``session``, and it is not the present one."""
         return self.may_see(session) and self.may_end(session) and session.sid != self.own_sid
 
-    def may_end_everyones(self) -> bool:
+    def may_end_all(self) -> bool:
         """Tell whether the administrator may end everyone else's sessions at once."""
         return self.admin.has_end_all_permission(self.request)
 
@@ -99,9 +99,9 @@ class Access:
         # A script applies the conditions of get_queryset(). It can't apply a rule in Python.
         return self.admin.ends_by_own_rule or self.admin.sees_by_own_rule or rules().asks_each
 
-    def protected_users(self) -> list[str]:
+    def protected_user_ids(self) -> list[str]:
         """Return the ids of users whose sessions the administrator may not end: none if a subclass has its own rule."""
-        return [] if self.admin.ends_by_own_rule else list(rules().protected_users(self.request.user))
+        return [] if self.admin.ends_by_own_rule else list(rules().protected_user_ids(self.request.user))
 
     def are_everyones(self, matching: SessionQuerySet) -> bool:
         """Tell whether ``matching`` has no search and no filter, except that guests may be included."""

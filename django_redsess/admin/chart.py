@@ -27,7 +27,7 @@ from django_redsess.admin.access import Access
 from django_redsess.admin.pages import shown_number
 from django_redsess.conf import conf
 from django_redsess.online.labels import known_server_day, known_server_time
-from django_redsess.online.samples import KEPT_SECONDS, Present, Sample, count_evicted, samples_until_now, slot_of
+from django_redsess.online.sampling import KEPT_SECONDS, Present, Sample, count_evicted, samples_until_now, slot_of
 
 # The coordinates of the lines. The browser stretches them to the width of the page, and keeps the height.
 WIDTH, HEIGHT, SMALL_HEIGHT = 1000, 160, 44
@@ -98,7 +98,7 @@ def draw(
     """
     Draw how many were active, how many signed in and how many guests, in the current language and time zone.
 
-    ``samples`` are in the order of :func:`django_redsess.online.history`, the earliest first. Where they don't tell how
+    ``samples`` are in the order of :func:`django_redsess.online.samples`, the earliest first. Where they don't tell how
     many were active, that line has a gap. The chart covers the last ``hours``, and its lines end with who is here
     ``now``; or it covers a ``day``, from one time to another. ``small`` makes it at most 140 pixels high. Returns a
     ``<figure>``, of which a page can have only one (it contains ids), or ``""`` if the samples are too few for a line.

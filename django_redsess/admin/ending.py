@@ -98,7 +98,7 @@ def _end_matching(access: Access, form: EndForm) -> HttpResponse:
     if not is_counted or matching.sids is not None:
         # The form is not from our page, or the query now means something else.
         return ask_before_end(access, {**data, "position": ""})
-    if access.are_everyones(matching) and not access.may_end_everyones():
+    if access.are_everyones(matching) and not access.may_end_all():
         raise PermissionDenied
     # A message about a single session names its browser. The second row may be the own session, which stays.
     rows = {session.sid: session for session in matching[:2]} if data["number"] == 1 else {}
@@ -145,7 +145,7 @@ def _work(
         message=message,
         latest=latest,
         keep=[access.own_sid or ""],
-        keep_users=access.protected_users(),
+        keep_user_ids=access.protected_user_ids(),
         choose=choose if access.asks_each else None,
         by_seen=matching.by_seen,
         limit=limit,
@@ -162,11 +162,11 @@ def end_found(
     Users read ``message``. ``note`` is for administrators. Return the sids that were to end, and the sessions that
     have ended. If the request's own session is one of them, the administrator is signed out.
     """
-    superusers = access.protected_users()
+    superusers = access.protected_user_ids()
     sids = [session.sid for session in found if access.may_end(session)]
     # A guest may have signed in as a superuser meanwhile: the script checks again.
     with log_entries.saving_ends(access.request, message, note):
-        ended = online.end(*sids, message=message, keep_users=superusers)
+        ended = online.end(*sids, message=message, keep_user_ids=superusers)
     _sign_out_if_own(access, ended)
     return sids, ended
 
@@ -178,7 +178,7 @@ def end_sessions_of_user(access: Access, user_id: str, message: str, note: str =
     ``message`` and ``note`` are as in :func:`end_found`. Raises PermissionDenied if the user is protected: by default,
     superusers are protected from all others.
     """
-    if user_id in access.protected_users():
+    if user_id in access.protected_user_ids():
         raise PermissionDenied("You may not end the sessions of this user.")
     matching = access.sessions().of_users([user_id])
     if matching.sids is not None:

@@ -125,7 +125,7 @@ def ask_before_end(access: Access, choice: Mapping[str, Any], form: EndForm | No
     if "query" in choice and not choice.get("sids"):
         listed = access.admin.changelist_of(access.request, str(choice["query"]))
         matching, about = _sessions_of(listed), _what_was_asked(listed)
-        if access.are_everyones(matching) and not access.may_end_everyones():
+        if access.are_everyones(matching) and not access.may_end_all():
             messages.warning(access.request, pages.missing_permission("end_all_onlinesession"))
             return redirect_back(access)
         if (sids := _sids_of(access, matching)) is None:
@@ -305,7 +305,7 @@ def own_among(access: Access, matching: SessionQuerySet) -> list[OnlineSession]:
 
 def _count_protected(access: Access, matching: SessionQuerySet) -> int:
     """Count the matching sessions of superusers, if the administrator may not end these."""
-    superusers, session_filter = access.protected_users(), matching.session_filter
+    superusers, session_filter = access.protected_user_ids(), matching.session_filter
     if session_filter.user_ids is not None:
         superusers = [user_id for user_id in superusers if user_id in session_filter.user_ids]
     if not superusers or session_filter.guests == "only":

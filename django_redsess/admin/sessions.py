@@ -38,7 +38,7 @@ from django_redsess.online import labels
 from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
 from django_redsess.online.listing import SIDS_MAX, SessionFilter, moving_from
-from django_redsess.online.samples import Present
+from django_redsess.online.sampling import Present
 from django_redsess.permissions import keeps_all_of, rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session import binding
@@ -161,7 +161,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     def has_end_all_permission(self, request: HttpRequest) -> bool:
         """Tell whether the administrator may end everyone else's sessions at once, and not only a part of the list."""
-        return rules().may_end_everyones(request.user) and self.has_end_permission(request)
+        return rules().may_end_all(request.user) and self.has_end_permission(request)
 
     @property
     def sees_by_own_rule(self) -> bool:
@@ -253,7 +253,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
         if not self.has_end_permission(request):
             return {"missing": pages.missing_permission("end_onlinesession")}
         access = Access(self, request)
-        if access.are_everyones(changelist.queryset) and not access.may_end_everyones():
+        if access.are_everyones(changelist.queryset) and not access.may_end_all():
             return {"missing": pages.missing_permission("end_all_onlinesession")}
         if not (changelist.query or changelist.has_active_filters):
             return {"end_all_url": pages.end_url(request, self.admin_site)}

@@ -13,7 +13,7 @@ from django.dispatch import Signal
 
 from django_redsess import observers
 from django_redsess.conf import conf
-from django_redsess.online import samples, statistics
+from django_redsess.online import sampling, statistics
 from django_redsess.session import eviction
 from django_redsess.session.eviction import BatchResult, batch_result, eviction_args
 from django_redsess.session.operations import AT_ONCE_MAX
@@ -132,8 +132,8 @@ def seconds_to_next_deadline() -> float | None:
 
 
 def take_sample() -> float:
-    """Take this minute's sample for ``online.history()``. Return the seconds until the next minute."""
-    return min(drive(together(samples.take_samples())))
+    """Take this minute's sample for ``online.samples()``. Return the seconds until the next minute."""
+    return min(drive(together(sampling.take_samples())))
 
 
 def report_totals() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
-from django_redsess.online import blocking, ending, listing, samples, searching, statistics
+from django_redsess.online import blocking, ending, listing, sampling, searching, statistics
 from django_redsess.online.ending import BulkEnding, end_all_of_users
 from django_redsess.online.listing import (
     Guests,
@@ -19,7 +19,7 @@ from django_redsess.online.listing import (
     seconds_of_active,
     sessions_of,
 )
-from django_redsess.online.samples import Sample
+from django_redsess.online.sampling import Sample
 from django_redsess.online.searching import LookedThrough
 from django_redsess.online.statistics import Totals
 from django_redsess.session import reading
@@ -108,8 +108,8 @@ __all__ = [
     "aend_user",
     "afind",
     "aget",
-    "ahistory",
     "aof_user",
+    "asamples",
     "asessions",
     "atotals",
     "aunblock",
@@ -124,9 +124,9 @@ __all__ = [
     "end_user",
     "find",
     "get",
-    "history",
     "of_user",
     "ready_message",
+    "samples",
     "sessions",
     "totals",
     "unblock",
@@ -304,20 +304,20 @@ async def adetails(sid: str) -> Details | None:
     return await adrive(_read_details(sid))
 
 
-def end(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
+def end(*sids: str, message: str = "", keep_user_ids: Collection[str] = ()) -> EndedList:
     """
     End these sessions, and return those that were there. The next request of each is signed out.
 
-    ``message`` is shown to their users, at most 200 characters. Sessions of the users ``keep_users`` (primary keys as
-    text) stay. A session that got another key is ended under it. Unknown sids are ignored. Raises ValueError for a
+    ``message`` is shown to their users, at most 200 characters. Sessions of the users ``keep_user_ids`` (primary keys
+    as text) stay. A session that got another key is ended under it. Unknown sids are ignored. Raises ValueError for a
     longer message.
     """
-    return drive(ending.end_in_every_store(sids, message=message, keep_users=keep_users))
+    return drive(ending.end_in_every_store(sids, message=message, keep_user_ids=keep_user_ids))
 
 
-async def aend(*sids: str, message: str = "", keep_users: Collection[str] = ()) -> EndedList:
+async def aend(*sids: str, message: str = "", keep_user_ids: Collection[str] = ()) -> EndedList:
     """Async variant of :func:`end`."""
-    return await adrive(ending.end_in_every_store(sids, message=message, keep_users=keep_users))
+    return await adrive(ending.end_in_every_store(sids, message=message, keep_user_ids=keep_user_ids))
 
 
 def end_user(user: AbstractBaseUser, *, keep: str | None = None, message: str = "") -> EndedCount:
@@ -355,7 +355,7 @@ def end_in_batches(
     *,
     user_ids: Sequence[str] | None = None,
     guests: Guests = False,
-    keep: Collection[str] = (),
+    keep_sids: Collection[str] = (),
     message: str = "",
     **searched: Unpack[SearchFilters],
 ) -> Iterator[EndedList]:
@@ -363,11 +363,13 @@ def end_in_batches(
     End all signed-in sessions, or those that match, and yield the ended ones in lists of up to 250.
 
     ``user_ids``, ``guests``, ``network``, ``browser``, ``system`` and ``device_bound`` are as in :func:`sessions`. A
-    search ends the sessions that it finds there. ``keep`` are the sids of sessions that stay. ``message`` is as in
-    :func:`end`. The first iteration raises ValueError for too many users, a longer message, or a ``network`` that is
-    none.
+    search ends the sessions that it finds there. ``keep_sids`` are the sids of sessions that stay. ``message`` is as in
+    :func:`end`. The first iteration raises ValueError for too many users, a longer message, a ``network`` that is none,
+    or a text in place of a list.
     """
-    work = BulkEnding(filter_of(user_ids, guests, **searched), message=check_message(message), keep=keep)
+    if isinstance(keep_sids, str):
+        raise ValueError("keep_sids must be a list of sids, not a text.")
+    work = BulkEnding(filter_of(user_ids, guests, **searched), message=check_message(message), keep=keep_sids)
     while not work.done:
         yield drive(work.ending_batch())
 
@@ -450,7 +452,7 @@ async def ablocked(*, offset: int = 0, limit: int = 100) -> list[Block]:
     return await adrive(blocking.list_blocks(offset, limit))
 
 
-def history(*, hours: float = 24) -> list[Sample]:
+def samples(*, hours: float = 24) -> list[Sample]:
     """
     Return the samples of the last ``hours``, the earliest first: :class:`Sample`.
 
@@ -461,12 +463,12 @@ def history(*, hours: float = 24) -> list[Sample]:
     ``cleansessions --forever`` takes the samples: without it, the list is empty. ``created`` and ``ended`` count from
     the beginning of the store. Subtract two samples to get the change between them.
     """
-    return drive(samples.read_history(hours))
+    return drive(sampling.samples_of_hours(hours))
 
 
-async def ahistory(*, hours: float = 24) -> list[Sample]:
-    """Async variant of :func:`history`."""
-    return await adrive(samples.read_history(hours))
+async def asamples(*, hours: float = 24) -> list[Sample]:
+    """Async variant of :func:`samples`."""
+    return await adrive(sampling.samples_of_hours(hours))
 
 
 def totals() -> Totals:

@@ -45,7 +45,7 @@ class BulkEnding:
 
     ``reason`` is why they end. ``message`` is shown to their users. Sessions that began after ``latest`` (milliseconds
     of the server's clock) stay; the filter's ``active_seconds`` are counted back from ``latest``. Sessions whose sids
-    are in ``keep`` stay, and so do the sessions of the users ``keep_users`` (primary keys as text). With ``choose``,
+    are in ``keep`` stay, and so do the sessions of the users ``keep_user_ids`` (primary keys as text). With ``choose``,
     sessions are read first, and the sids that it returns are ended.
 
     ``position`` is where to go on: the ``position`` of a bulk ending that has stopped. Raises ValueError for
@@ -60,7 +60,7 @@ class BulkEnding:
         message: str = "",
         latest: int | None = None,
         keep: Collection[str] = (),
-        keep_users: Collection[str] = (),
+        keep_user_ids: Collection[str] = (),
         choose: Choose | None = None,
         by_seen: bool = False,
         limit: int | None = None,
@@ -74,7 +74,7 @@ class BulkEnding:
         self._filter, self._choose, self._keep = session_filter, choose, keep
         self.done, self.confirmation = False, confirmation()
         self._message = message if reason is Reason.KICKED else ""
-        self._ending = Ending(reason, message, latest, since, keep, keep_users, self.confirmation, user_of_request())
+        self._ending = Ending(reason, message, latest, since, keep, keep_user_ids, self.confirmation, user_of_request())
         self._walk: _SearchWalk | _ListWalk
         if session_filter.needs_search:
             self._walk = _SearchWalk(session_filter, self._end_by_sid, by_seen=by_seen, limit=limit)
@@ -286,7 +286,7 @@ def user_of_request() -> str:
     return "" if session is None else session.loaded_user_id
 
 
-def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collection[str]) -> Steps[EndedList]:
+def end_in_every_store(sids: Iterable[str], *, message: str, keep_user_ids: Collection[str]) -> Steps[EndedList]:
     """
     Kick sessions, in the store from which sessions move here, too, and tell their users ``message``.
 
@@ -296,7 +296,7 @@ def end_in_every_store(sids: Iterable[str], *, message: str, keep_users: Collect
     wanted = [sid for sid in sids if is_sid(sid)]
     if binding.guard is not None:
         wanted = yield from proving_own(wanted)
-    ending = Ending(Reason.KICKED, check_message(message), kept_users=keep_users, by=user_of_request())
+    ending = Ending(Reason.KICKED, check_message(message), kept_users=keep_user_ids, by=user_of_request())
     if (other := other_store()) is not None:
         # A session that is moving here must not arrive after the end.
         yield from other.note_ends(wanted)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django_redsess.conf import conf
 from django_redsess.online.listing import seconds_of_active
-from django_redsess.online.samples import REASONS, TOTALS, count_in
+from django_redsess.online.sampling import REASONS, TOTALS, count_in
 from django_redsess.signals import Reason
 from django_redsess.transport.keys import keyspace
 from django_redsess.transport.packing import pack_command

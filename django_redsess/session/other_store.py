@@ -21,7 +21,7 @@ class EndBefore(NamedTuple):
     An end of all sessions that began before now, or before ``latest`` (milliseconds of the server's clock).
 
     It is for the sessions of ``user_ids``. If these are None, it is for those of all ``users``, of ``guests``, or both.
-    The sids ``keep`` and the sessions of ``keep_users`` stay.
+    The sids ``keep`` and the sessions of ``keep_user_ids`` stay.
     """
 
     user_ids: Sequence[str] | None
@@ -29,7 +29,7 @@ class EndBefore(NamedTuple):
     guests: bool = False
     latest: int | None = None
     keep: Collection[str] = ()
-    keep_users: Collection[str] = ()
+    keep_user_ids: Collection[str] = ()
 
 
 class Watched(NamedTuple):

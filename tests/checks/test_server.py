@@ -176,7 +176,7 @@ def test_a_user_who_may_do_what_the_hint_says_can_do_all(set_user, server, parti
     with closing(WakeUpSleeper(keyspace().partitions)) as waker, closing(socket.socket()) as nothing:
         waker.sleep(0.01, until=nothing)
     cleaning.take_sample()
-    online.history()
+    online.samples()
     call_command("cleanviewed", limit=1, verbosity=0)
     assert viewed.popular() == [("lamp", 1)]
     viewed.forget(sessions[-1])

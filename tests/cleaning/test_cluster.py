@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django_redsess import cleaning, online, viewed
 from django_redsess.backend import SessionStore
 from django_redsess.cleaning import index_check, wake_up
-from django_redsess.online.samples import samples_until_now
+from django_redsess.online.sampling import samples_until_now
 from testproject.clusters import Cluster
 from tests.helpers.clusters import PARTITIONS
 from tests.helpers.store import keyspace, make_due, server_of, stored

@@ -72,7 +72,7 @@ def read() -> None:
         for more in ({}, {"offset": COUNT}, {"active_seconds": 300}, {"browser": "Firefox"}, {"network": NETWORK}):
             online.sessions(limit=20, **way, **more)
     online.sessions(order="last_seen_at")
-    online.history()
+    online.samples()
 
 
 def block() -> None:

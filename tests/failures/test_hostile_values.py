@@ -152,7 +152,7 @@ READERS: dict[str, Read] = {
     "find": lambda world: [online.find([world.sid, world.guest]), online.details(world.sid)],
     "count": lambda world: [online.count(), online.count(guests=True), online.count(active_seconds=300)],
     "totals": lambda world: online.totals(),
-    "history": lambda world: [online.history(hours=hours) for hours in (1, 24, 720)],
+    "samples": lambda world: [online.samples(hours=hours) for hours in (1, 24, 720)],
     "blocked": lambda world: [online.blocked(), online.block_of(world.mallory)],
     "popular": lambda world: [viewed.popular(), viewed.popular(offset=1), viewed.rank(1), viewed.total()],
     "views": lambda world: [viewed.count("lamp"), viewed.recent(world.sid)],
@@ -168,7 +168,7 @@ READERS: dict[str, Read] = {
 }
 OF_NUMBERS = [
     *("root " + LIST, f"root {LIST}numbers/", "root /metrics", "root /admin/django_redsess/popularitem/", "counts"),
-    *("totals", "history", "popular", "record", "cleaner", "trimmed", "reset", "new session", "evicted", "end"),
+    *("totals", "samples", "popular", "record", "cleaner", "trimmed", "reset", "new session", "evicted", "end"),
 ]
 
 

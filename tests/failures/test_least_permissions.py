@@ -114,7 +114,7 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     short.save()
     wait_until(lambda: not SessionStore(short.session_key).exists(short.session_key))
     cleaner.stop()
-    online.history()
+    online.samples()
     call_command("cleansessions", "--max-sessions", "1")
     settings.REDSESS = {**settings.REDSESS, "MAX_SESSIONS": 2}
     for _ in range(8 * keyspace().count):
@@ -281,7 +281,7 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(clus
     assert viewed.popular() == [("lamp", 1)]
     assert len(online.sessions(order="last_seen_at")) == online.count() == 3
     cleaning.take_sample()
-    online.history()
+    online.samples()
     for option in ("--dry-run", "--check", "--repair"):
         call_command("cleansessions", option, verbosity=0)
     call_command("cleanviewed", limit=1, verbosity=0)

@@ -210,7 +210,7 @@ def test_views_counts_and_samples_are_read(golden) -> None:
     assert totals.created == len(SESSIONS) - 2 + len(ENDED) + len(GONE) + 1
     ended = Counter([*(reason for reason, _ in ENDED.values()), Reason.LOGOUT, Reason.KICKED])
     assert {reason: count for reason, count in totals.ended.items() if count} == ended
-    [sample] = online.history(hours=10**6)
+    [sample] = online.samples(hours=10**6)
     assert sample.at.timestamp() * 1000 <= golden.made_at < sample.at.timestamp() * 1000 + 60_000
     assert (sample.signed_in, sample.guests) == (totals.signed_in, totals.guests)
     assert (sample.active, sample.active_guests) == (totals.signed_in, totals.guests)

@@ -404,7 +404,7 @@ def reads_of(world: World) -> dict[str, Callable[[], Any]]:
         "blocked": lambda: [each.user_id for each in online.blocked()],
         "block": lambda: online.block_of(User(pk=6)),
         "find": lambda: [each.sid for each in online.find([sid])],
-        "history": lambda: len(online.history()),
+        "samples": lambda: len(online.samples()),
         "recent items": lambda: [each.item for each in viewed.recent(world.user)],
         "no recent items": lambda: viewed.recent(world.quiet_user),
         "popular": viewed.popular,

@@ -44,7 +44,7 @@ def test_members_find_end_block_and_see_sign_ins_and_no_more() -> None:
     assert ours.may_block(sam, shopper)
     assert ours.may_see_sign_in(sam)
     assert not ours.may_block(sam, superuser)
-    assert not ours.may_end_everyones(sam)
+    assert not ours.may_end_all(sam)
     assert not ours.may_see_data(sam)
     assert not ours.may_export(sam)
     assert not ours.may_export_sign_ins(sam)

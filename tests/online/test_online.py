@@ -298,21 +298,21 @@ def test_a_session_is_ended_once_over_several_keys_and_in_other_partitions(redis
 def test_users_who_are_to_be_kept_are_kept_under_another_key_too(new_session) -> None:
     sids = sign_in(new_session, "7", "8", "7", "9")
     guest = new_session(colour="blue").sid
-    ended = online.end(*sids, guest, keep_users=["7", "9", "nobody"])
+    ended = online.end(*sids, guest, keep_user_ids=["7", "9", "nobody"])
     assert {each.sid for each in ended} == {sids[1], guest}
     assert sids_of(online.sessions()) == [sids[3], sids[2], sids[0]]
     one, other = users_apart()
     session = new_session(colour="blue")
     old = session.sid
     new = [rotate(session, one), rotate(session)][1]
-    assert online.end(old, keep_users=[one]) == []
-    assert [ended.sid for ended in online.end(old, keep_users=[other])] == [new]
+    assert online.end(old, keep_user_ids=[one]) == []
+    assert [ended.sid for ended in online.end(old, keep_user_ids=[other])] == [new]
 
 
 def test_large_sessions_are_ended_in_several_calls(redis, new_session, commands) -> None:
     sids = [new_session("7", data=text_of(400_000)).sid for _ in range(7)]
     commands()
-    assert {ended.sid for ended in online.end(*sids, keep_users=["8"])} == set(sids)
+    assert {ended.sid for ended in online.end(*sids, keep_user_ids=["8"])} == set(sids)
     assert commands()["evalsha"] > 1
     assert stored(redis) == 0
 
@@ -375,13 +375,13 @@ def test_what_can_be_asked_can_be_awaited_with_the_same_answer(new_session) -> N
     assert asyncio.run(online.aget(sids[0])) == online.get(sids[0]) is not None
     assert asyncio.run(online.acount(user_ids=["7"])) == online.count(user_ids=["7"]) == 2
     assert asyncio.run(online.adetails(sids[0])) == online.details(sids[0]) is not None
-    assert asyncio.run(online.ahistory(hours=1)) == online.history(hours=1) != []
+    assert asyncio.run(online.asamples(hours=1)) == online.samples(hours=1) != []
 
 
 def test_ending_can_be_awaited(new_session) -> None:
     sids = sign_in(new_session, "7", "8", "8", "9", "9")
     session = new_session("7")
-    [ended] = asyncio.run(online.aend(session.sid, sids[1], message="Bye.", keep_users=["8"]))
+    [ended] = asyncio.run(online.aend(session.sid, sids[1], message="Bye.", keep_user_ids=["8"]))
     assert (ended.user_id, ended.reason) == ("7", Reason.KICKED)
     assert notice_of(session).message == "Bye."
     assert asyncio.run(online.aend_user(User(pk=8), keep=sids[1])) == 1

@@ -381,7 +381,7 @@ def end(work: BulkEnding, between: Callable[[], object] = lambda: None) -> set[s
     raise AssertionError("it never ends")
 
 
-def to_end(known: Iterable[Known], chosen: SessionFilter, *, latest=None, keep=(), keep_users=()) -> set[str]:
+def to_end(known: Iterable[Known], chosen: SessionFilter, *, latest=None, keep=(), keep_user_ids=()) -> set[str]:
     def began(each: Known) -> int:
         return each.login if each.user_id else min(each.seen, each.written)
 
@@ -391,7 +391,7 @@ def to_end(known: Iterable[Known], chosen: SessionFilter, *, latest=None, keep=(
         for each in known
         if (each.user_id in chosen.user_ids if chosen.user_ids is not None else each.user_id or chosen.guests)
         and each.sid not in keep
-        and (not each.user_id or each.user_id not in keep_users)
+        and (not each.user_id or each.user_id not in keep_user_ids)
         and (since is None or each.seen >= since)
         and (latest is None or began(each) <= latest)
     }
@@ -403,9 +403,9 @@ def to_end(known: Iterable[Known], chosen: SessionFilter, *, latest=None, keep=(
     asked=filters,
     latest=st.booleans(),
     kept=st.sets(st.integers(0, 11), max_size=3),
-    keep_users=st.sets(st.sampled_from(["1", "2", "nobody"]), max_size=2),
+    keep_user_ids=st.sets(st.sampled_from(["1", "2", "nobody"]), max_size=2),
 )
-def test_exactly_those_that_are_meant_are_ended(redis, there, asked, latest: bool, kept, keep_users) -> None:
+def test_exactly_those_that_are_meant_are_ended(redis, there, asked, latest: bool, kept, keep_user_ids) -> None:
     redis.flushall()
     at = now_of(redis) - 10 * MINUTE
     chosen = SessionFilter(**{**asked, **({"user_ids": tuple(asked["user_ids"])} if "user_ids" in asked else {})})
@@ -416,7 +416,7 @@ def test_exactly_those_that_are_meant_are_ended(redis, there, asked, latest: boo
     ]
     put(redis, known)
     sids = {known[number].sid for number in kept if number < len(known)}
-    rules: dict[str, Any] = {"latest": at if latest else None, "keep": sids, "keep_users": keep_users}
+    rules: dict[str, Any] = {"latest": at if latest else None, "keep": sids, "keep_user_ids": keep_user_ids}
     wanted = to_end(known, chosen, **rules)
     assert end(BulkEnding(chosen, **rules)) == wanted
     assert sids_there(redis) == {each.sid for each in known} - wanted
@@ -489,7 +489,7 @@ def protected_among(redis: redis_py.Redis, every: int) -> tuple[set[str], list[s
 def test_protected_ones_among_600_others_stay_and_no_other_does(redis, chosen: SessionFilter, every: int) -> None:
     protected, others = protected_among(redis, every)
     # The second time, all that are there are protected.
-    for rules, ended in (({"keep_users": ["2"]}, set(others)), ({"keep": protected}, set())):
+    for rules, ended in (({"keep_user_ids": ["2"]}, set(others)), ({"keep": protected}, set())):
         assert end(BulkEnding(chosen, latest=now_of(redis), **rules)) == ended
         assert sids_there(redis) == protected
 
@@ -498,7 +498,7 @@ def test_protected_ones_among_600_others_stay_and_no_other_does(redis, chosen: S
 def test_those_that_are_seen_during_the_work_are_ended_or_stay_as_the_others(redis, chosen: SessionFilter) -> None:
     protected, others = protected_among(redis, 3)
     chance = random.Random(7)
-    work = BulkEnding(chosen, latest=now_of(redis), keep_users=["2"])
+    work = BulkEnding(chosen, latest=now_of(redis), keep_user_ids=["2"])
 
     def see() -> None:
         for sid in chance.sample(sorted(sids_there(redis)), 50 if len(sids_there(redis)) >= 50 else 0):
@@ -524,7 +524,7 @@ def test_the_only_one_to_end_is_not_missed_when_a_protected_one_is_seen(redis, a
     guest = Known(sid_for(user, 999), "", 0, now - 6000, now - 6000)
     put(redis, [*known, guest])
     seen = iter([known[0].sid])
-    work = BulkEnding(SessionFilter(guests=True, active_seconds=active_seconds), latest=now, keep_users=[user])
+    work = BulkEnding(SessionFilter(guests=True, active_seconds=active_seconds), latest=now, keep_user_ids=[user])
     end(work, lambda: [make_seen(redis, sid, now_of(redis)) for sid in seen])
     assert online.get(guest.sid) is None
 
@@ -570,11 +570,11 @@ def test_what_is_due_meanwhile_is_no_obstacle(redis) -> None:
         make_due(redis, *[sid for sid in (next(due, None),) if sid])
         sum(cleaning.expire_sessions())
 
-    end(BulkEnding(SessionFilter(), keep_users=["2"]), clean)
+    end(BulkEnding(SessionFilter(), keep_user_ids=["2"]), clean)
     assert sids_there(redis) <= protected
 
 
 def test_large_sessions_that_stay_are_no_obstacle(new_session) -> None:
     kept, others = ([new_session(user, data=text_of(400_000)).sid for _ in range(6)] for user in "23")
-    assert end(BulkEnding(SessionFilter(), keep_users=["2"])) == set(others)
+    assert end(BulkEnding(SessionFilter(), keep_user_ids=["2"])) == set(others)
     assert {session.sid for session in online.sessions()} == set(kept)

@@ -1,4 +1,4 @@
-"""The samples that a cleaner takes each minute, and what ``online.history()`` makes of them."""
+"""The samples that a cleaner takes each minute, and what ``online.samples()`` makes of them."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +13,8 @@ from django.http import HttpRequest
 
 from django_redsess import cleaning, online
 from django_redsess.backend import SessionStore
-from django_redsess.online import samples
-from django_redsess.online.samples import samples_until_now
+from django_redsess.online import sampling
+from django_redsess.online.sampling import samples_until_now
 from django_redsess.signals import Reason
 from tests.helpers.store import keyspace, make_due, make_seen, note, now_of, operations, sid_of, stored, written
 
@@ -35,14 +35,14 @@ def kept(client: redis_py.Redis) -> int:
     return max(client.zcard(partition.samples) for partition in keyspace().partitions)
 
 
-def sampled() -> samples.Sample:
+def sampled() -> sampling.Sample:
     cleaning.take_sample()
-    [sample] = online.history()
+    [sample] = online.samples()
     return sample
 
 
 def test_a_sample_is_of_its_minute_and_tells_how_long_it_is_until_the_next(redis) -> None:
-    assert online.history() == []
+    assert online.samples() == []
     now = now_of(redis)
     left = 60 - now.second - now.microsecond / 1e6
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_there_is_one_sample_a_minute_however_often_and_from_however_many_thread
     cleaning.take_sample()
     assert kept(redis) == 1
     # The first one.
-    assert [sample.signed_in for sample in online.history()] == [0]
+    assert [sample.signed_in for sample in online.samples()] == [0]
 
 
 def test_a_new_minute_has_a_new_sample(redis, new_session) -> None:
@@ -66,8 +66,8 @@ def test_a_new_minute_has_a_new_sample(redis, new_session) -> None:
     note(redis, this_minute - timedelta(minutes=1))
     new_session("7")
     cleaning.take_sample()
-    assert [sample.at for sample in online.history()] == [this_minute - timedelta(minutes=1), this_minute]
-    assert online.history()[-1].signed_in == 1
+    assert [sample.at for sample in online.samples()] == [this_minute - timedelta(minutes=1), this_minute]
+    assert online.samples()[-1].signed_in == 1
 
 
 def test_signed_in_and_guests_are_counted(new_session) -> None:
@@ -199,7 +199,7 @@ def test_who_was_active_is_unknown_before_a_cleaner_counted_it(redis, partitions
     lacking = keyspace().partitions[0].samples_active
     redis.zremrangebyscore(lacking, *[(now - timedelta(minutes=1)).timestamp() * 1000] * 2)
     known = [(None, None), (None, None), (2 * partitions, 5 * partitions), (None, None)]
-    assert [(sample.active, sample.active_guests) for sample in online.history()] == known
+    assert [(sample.active, sample.active_guests) for sample in online.samples()] == known
     drawn, _ = samples_until_now()
     assert [(sample.active, sample.active_guests) for sample in drawn] == known
 
@@ -208,7 +208,7 @@ def test_who_was_active_is_unknown_before_a_cleaner_counted_it(redis, partitions
 def test_a_foreign_entry_is_no_number_of_active_sessions(redis, strange: bytes) -> None:
     cleaning.take_sample()
     redis.zadd(keyspace().partitions[0].samples_active, {strange: now_of(redis).timestamp() * 1000})
-    assert [sample.active for sample in online.history()] == [0]
+    assert [sample.active for sample in online.samples()] == [0]
     assert samples_until_now()[0][0].active == 0
 
 
@@ -219,10 +219,10 @@ def test_samples_older_than_32_days_go(redis) -> None:
     cleaning.take_sample()
     assert kept(redis) == 3
     assert redis.zcard(keyspace().partitions[0].samples_active) == 3
-    assert len(online.history(hours=10_000)) == 3
+    assert len(online.samples(hours=10_000)) == 3
 
 
-def add_minutes(client: redis_py.Redis, ages: range) -> list[samples.Sample]:
+def add_minutes(client: redis_py.Redis, ages: range) -> list[sampling.Sample]:
     """Store a sample of each of these minutes ago in every partition. Return what history has of them."""
     minute = now_of(client).replace(second=0, microsecond=0)
     for partition in keyspace().partitions:
@@ -231,10 +231,10 @@ def add_minutes(client: redis_py.Redis, ages: range) -> list[samples.Sample]:
             partition.samples, {f"{at} {age % 83} {age % 89} {9**6 - age} 0 0 0 0 0": at for age, at in times.items()}
         )
         client.zadd(partition.samples_active, {f"{at} {age % 79} {age % 73}": at for age, at in times.items()})
-    return online.history(hours=10_000)
+    return online.samples(hours=10_000)
 
 
-def thin_out_all(client: redis_py.Redis) -> list[samples.Sample]:
+def thin_out_all(client: redis_py.Redis) -> list[sampling.Sample]:
     """Take samples until nothing more is thinned out, as in the minutes to come."""
     sizes = [0]
     while len(sizes) < 3 or sizes[-1] != sizes[-3]:
@@ -243,7 +243,7 @@ def thin_out_all(client: redis_py.Redis) -> list[samples.Sample]:
                 client.zpopmax(name)
         cleaning.take_sample()
         sizes.append(kept(client))
-    return online.history(hours=10_000)
+    return online.samples(hours=10_000)
 
 
 def test_one_sample_is_kept_of_each_slot_and_no_peak_is_lost(redis, partitions) -> None:
@@ -292,27 +292,27 @@ def test_hours_limit_what_is_read_to_a_day_unless_asked_otherwise(redis, hours: 
     now = now_of(redis)
     for age in (0.25, 0.75, 4, 23, 47):
         note(redis, now - timedelta(hours=age))
-    times = [sample.at for sample in online.history(hours=hours)]
+    times = [sample.at for sample in online.samples(hours=hours)]
     assert len(times) == count
     assert times == sorted(times)
     assert min(times) > now - timedelta(hours=hours)
-    assert len(online.history()) == 4
+    assert len(online.samples()) == 4
 
 
 def test_the_partitions_of_a_minute_are_added_up(redis, partitions) -> None:
     now = now_of(redis)
     note(redis, now - timedelta(minutes=9), signed_in=10, guests=20, created=30)
-    [sample] = online.history()
+    [sample] = online.samples()
     assert sample[1:4] == (10 * partitions, 20 * partitions, 30 * partitions)
 
 
 def test_sampling_and_reading_take_a_round_trip_a_partition_each(commands, partitions) -> None:
     cleaning.take_sample()
-    online.history()
+    online.samples()
     commands()
     cleaning.take_sample()
     assert commands()["evalsha"] == partitions
-    online.history(hours=48)
+    online.samples(hours=48)
     assert commands()["evalsha"] == partitions
 
 
@@ -320,9 +320,9 @@ def test_a_minute_that_not_all_partitions_know_makes_no_dip(redis, new_session, 
     for number in range(40):
         new_session(str(number))
     cleaning.take_sample()
-    assert [sample.created for sample in online.history()] == [40]
+    assert [sample.created for sample in online.samples()] == [40]
     redis.delete(keyspace().partitions[0].samples)
-    assert online.history() == []
+    assert online.samples() == []
 
 
 def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_session) -> None:
@@ -332,7 +332,7 @@ def test_a_sample_of_a_release_that_knew_fewer_reasons_can_be_read(redis, new_se
         [(note, minute)] = redis.zrange(partition.samples, 0, -1, withscores=True)
         redis.delete(partition.samples)
         redis.zadd(partition.samples, {note.rsplit(b" ", 1 + len(Reason))[0]: minute})
-    assert [(sample.signed_in, sample.ended[Reason.REPLACED]) for sample in online.history()] == [(1, 0)]
+    assert [(sample.signed_in, sample.ended[Reason.REPLACED]) for sample in online.samples()] == [(1, 0)]
 
 
 def test_the_picture_has_what_history_has(redis, partitions) -> None:
@@ -342,7 +342,7 @@ def test_the_picture_has_what_history_has(redis, partitions) -> None:
     for strange in (b"", b"1 2 3 x", b"7"):
         redis.zadd(keyspace().partitions[0].samples, {strange: int(now.timestamp() * 1000)})
     drawn, _ = samples_until_now()
-    noted = online.history()
+    noted = online.samples()
     assert [each[:3] for each in drawn] == [each[:3] for each in noted]
     assert {each.active for each in drawn} == {partitions}
     assert (drawn[0], drawn[-1]) == (noted[0], noted[-1])

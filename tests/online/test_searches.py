@@ -166,7 +166,7 @@ def test_a_search_ends_what_it_finds(arrive) -> None:
     arrive("198.51.100.7", CHROME, "1")
     kept, guest = arrive("198.51.100.7", CHROME, "2"), arrive("198.51.100.7", CHROME)
     other = arrive("198.51.101.7", FIREFOX, "3")
-    batches = list(online.end_in_batches(network="198.51.100.0/24", keep=[kept]))
+    batches = list(online.end_in_batches(network="198.51.100.0/24", keep_sids=[kept]))
     assert [session.user_id for batch in batches for session in batch] == ["1"]
     assert found(guests=True) == [other, guest, kept]
     assert sum(map(len, online.end_in_batches(browser="chrome", guests="only"))) == 1

@@ -646,7 +646,7 @@ KICKS = {
     "end_user": lambda sid, user, kept: online.end_user(user, keep=kept, message="Call us."),
     "end_all": lambda sid, user, kept: online.end_all(keep=kept, message="Call us."),
     "aend_all": lambda sid, user, kept: asyncio.run(online.aend_all(keep=kept, message="Call us.")),
-    "end_in_batches": lambda sid, user, kept: list(online.end_in_batches(keep=[kept], message="Call us.")),
+    "end_in_batches": lambda sid, user, kept: list(online.end_in_batches(keep_sids=[kept], message="Call us.")),
     "one by one": lambda sid, user, kept: BulkEnding(
         SessionFilter(), message="Call us.", choose=lambda sessions: [sid]
     ).end_within(),

@@ -56,7 +56,7 @@ def test_last_seen_samples_and_the_cleaner_go_by_the_moved_clock(settings, new_s
             assert at - timedelta(seconds=10) <= last_seen_at(session) < at + timedelta(hours=1)
             assert online.count(active_seconds=MINUTE) == 1
             cleaning.take_sample()
-            taken = [sample.at for sample in online.history()]
+            taken = [sample.at for sample in online.samples()]
             assert timedelta(hours=2) < taken[-1] - taken[0] < timedelta(hours=4)
         with travel(2 * DAY):
             assert sum(cleaning.expire_sessions()) == 1

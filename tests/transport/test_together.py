@@ -125,7 +125,7 @@ def test_each_node_gets_one_pipeline(four, cluster, settings, new_session, sent)
         new_session(user)
     online.sessions()
     assert len(pool().nodes()) == 3
-    for read, pipelines in ((online.count, 3), (online.sessions, 6), (viewed.total, 3), (online.history, 3)):
+    for read, pipelines in ((online.count, 3), (online.sessions, 6), (viewed.total, 3), (online.samples, 3)):
         read()
         sent.clear()
         read()

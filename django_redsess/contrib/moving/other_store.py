@@ -40,7 +40,7 @@ class ForeignStore:
 
     def note_end_before(self, which: EndBefore) -> Steps[None]:
         script, space = scripts.END_BEFORE, keyspace()
-        kept = [*(f"session {sid}" for sid in which.keep), *(f"user {user_id}" for user_id in which.keep_users)]
+        kept = [*(f"session {sid}" for sid in which.keep), *(f"user {user_id}" for user_id in which.keep_user_ids)]
         names = [(home, home.over_of(user_id)) for user_id in which.user_ids or () for home in [space.of_user(user_id)]]
         if which.user_ids is None:
             names += [(each, each.over_users) for each in space.partitions if which.users]

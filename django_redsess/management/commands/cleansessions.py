@@ -41,7 +41,7 @@ class Command(CleaningCommand):
         "End the sessions whose deadline has passed. Then, above the setting MAX_SESSIONS, end the ones longest "
         "unseen, guests' first. With --guests N, end guests' sessions only, until N are left. "
         "Without --forever it makes one pass: run it from cron, every minute or every hour. With --forever it sleeps "
-        "until the next deadline, and takes the samples that online.history() returns. Between runs, each new session "
+        "until the next deadline, and takes the samples that online.samples() returns. Between runs, each new session "
         "ends some of both. It can be stopped at any moment, and can run in several places at once."
     )
     exit_status = (

@@ -249,7 +249,7 @@ class Command(CommandWithExamples):
             yield online.end(*sids[start : start + AT_ONCE_MAX], message=message)
         if self.users or self.options["all"]:
             user_ids, keep = None if self.options["all"] else list(self.users), [session.sid for session in self.kept]
-            yield from online.end_in_batches(user_ids=user_ids, keep=keep, message=message)
+            yield from online.end_in_batches(user_ids=user_ids, keep_sids=keep, message=message)
 
     def _print_result(self, what: str, count: int, sentence: str = "") -> None:
         if sentence:

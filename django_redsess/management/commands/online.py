@@ -51,7 +51,7 @@ from django_redsess.online.listing import (
     rows_end,
     seconds_of_active,
 )
-from django_redsess.online.samples import count_evicted
+from django_redsess.online.sampling import count_evicted
 from django_redsess.online.searching import LookedThrough, search
 from django_redsess.querysets import READ_AT_ONCE, users_by_id
 from django_redsess.session.store import user_id_of
@@ -340,7 +340,7 @@ class Command(CommandWithExamples):
             print_line(
                 f"Sessions move here from {name}. Those that have not moved are not listed or counted.", self.stdout
             )
-        if self.options["guests"] and (samples := online.history()):
+        if self.options["guests"] and (samples := online.samples()):
             users_evicted, guests_evicted = count_evicted(samples)
             if users_evicted or guests_evicted:
                 text = f"Evicted in the last 24 hours: {guests_evicted:,} of guests, {users_evicted:,} of users."

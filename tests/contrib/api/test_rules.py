@@ -53,7 +53,7 @@ class NotToEnd(Rules):
 
 
 class Protected(NotToEnd):
-    def protected_users(self, user: Any) -> list[str]:
+    def protected_user_ids(self, user: Any) -> list[str]:
         return [str(user.pk) for user in User.objects.filter(username="alice")]
 
 

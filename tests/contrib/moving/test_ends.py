@@ -192,7 +192,7 @@ def test_a_session_of_who_is_kept_stays_in_the_store_before(own, step) -> None:
     key, other = in_own_store("7"), in_own_store("8")
     with step(1):
         sids = [session_of(each).sid for each in (key, other)]
-        assert [each.sid for each in online.end(*map(str, sids), keep_users=["7"])] == sids[1:]
+        assert [each.sid for each in online.end(*map(str, sids), keep_user_ids=["7"])] == sids[1:]
     assert user_in(other, step) == {""}
     assert user_in(key, step) == {"7"}
 

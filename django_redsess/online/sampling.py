@@ -138,8 +138,8 @@ def read_samples(first: float, last: float | None = None) -> Steps[list[Partitio
     return found
 
 
-def read_history(hours: float) -> Steps[list[Sample]]:
-    """Return what :func:`django_redsess.online.history` returns for ``hours``."""
+def samples_of_hours(hours: float) -> Steps[list[Sample]]:
+    """Return what :func:`django_redsess.online.samples` returns for ``hours``."""
     found = yield from read_samples(-hours * 3600)
     return _added_up([each.text for each in found], _active_by_minute(found))
 
