@@ -282,7 +282,7 @@ def _moved() -> tuple[str, str]:
         EndBefore(["20"]),
         EndBefore(["26"], keep=[sid_of(here)]),
         EndBefore(None, users=True, guests=True),
-        EndBefore(None, users=True, keep_users=["27"]),
+        EndBefore(None, users=True, keep_user_ids=["27"]),
     ):
         drive(ForeignStore().note_end_before(which))
     return here, there
