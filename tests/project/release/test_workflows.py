@@ -1,6 +1,7 @@
 """The workflows of GitHub: what they call exists, and each job may do no more than it needs."""
 
 import re
+import tomllib
 from typing import Any
 
 import pytest
@@ -35,6 +36,14 @@ def test_jobs_run_all_stages_once() -> None:
     found = re.findall(r"^(?:BESIDE|TESTS)=\((.*)\)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     jobs = WORKFLOWS["ci"]["jobs"]["everything"]["strategy"]["matrix"]["stages"]
     assert sorted(" ".join(jobs).split()) == sorted(" ".join(found).split())
+
+
+def test_each_python_with_a_classifier_must_pass() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    claimed = re.findall(r"Python :: (3\.\d+)$", "\n".join(classifiers), re.MULTILINE)
+    job = WORKFLOWS["ci"]["jobs"]["everything"]
+    assert job["strategy"]["matrix"]["python"] == claimed
+    assert "continue-on-error" not in str(job)
 
 
 def test_a_release_is_built_twice_before_anything_is_uploaded() -> None:
