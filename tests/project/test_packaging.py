@@ -139,6 +139,17 @@ def test_the_sdist_has_all_that_its_tests_import_and_no_results(built: Path, tmp
     subprocess.run(collect, check=True, capture_output=True, cwd=unpacked)
 
 
+def test_indexes_and_tools_of_2024_know_the_version_of_the_metadata(built: Path) -> None:
+    [sdist], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
+    with tarfile.open(sdist) as packed:
+        [name] = [name for name in packed.getnames() if name.endswith("/PKG-INFO")]
+        of_sdist = packed.extractfile(name).read().decode()  # type: ignore[union-attr]
+    with zipfile.ZipFile(wheel) as packed_wheel:
+        [name] = [name for name in packed_wheel.namelist() if name.endswith("/METADATA")]
+        assert packed_wheel.read(name).decode() == of_sdist
+    assert of_sdist.startswith("Metadata-Version: 2.4\n")
+
+
 def test_links_and_pictures_of_the_readme_lead_somewhere_on_a_package_index(built: Path) -> None:
     [wheel] = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
