@@ -165,12 +165,12 @@ COMMANDS: dict[str, list[str]] = {
         *("--order created_at --offset 0 --limit 1", "--order=-last_seen_at"),
     ],
     "history": ["--repair --prune --heartbeat {file} --json", "--export alice", "--export alice --json"],
-    "movesessions": ["--dry-run", "--json --heartbeat {file}", "--from a", "--back", "--finish"],
+    "movesessions": ["--dry-run", "--json --heartbeat {file}", "--from-key a", "--back", "--finish"],
     "cleansessions": [
-        *("", "--check", "--repair", "--dry-run", "--only expired --batch-size 10 --max-sessions 10", "--guests 0"),
+        *("", "--check", "--repair", "--dry-run", "--only expired --batch-size 10 --max-sessions 10", "--max-guests 0"),
         *("--heartbeat {file} --json", "--forever"),
     ],
-    "cleanviewed": ["--dry-run --json", "--limit 1 --batch-size 1 --heartbeat {file} --noinput", "--forever"],
+    "cleanviewed": ["--dry-run --json", "--max-items 1 --batch-size 1 --heartbeat {file} --noinput", "--forever"],
     "supportgroup": ["", "Others"],
     "blockuser": [
         "--list",

@@ -34,7 +34,7 @@ _KINDS: Sequence[_Kind] = (
         "^OutOfMemoryError|OOM ",
         "maxmemory of the server: raise it, as by 'CONFIG SET maxmemory 2gb' and in its configuration file. Or set "
         "REDSESS['MAX_SESSIONS'] or REDSESS['MAX_GUESTS'] lower, and move other data to another server. For room at "
-        "once, 'manage.py cleansessions --guests 0' ends all sessions of guests.",
+        "once, 'manage.py cleansessions --max-guests 0' ends all sessions of guests.",
         "is full",
     ),
     _Kind(

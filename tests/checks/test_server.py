@@ -177,7 +177,7 @@ def test_a_user_who_may_do_what_the_hint_says_can_do_all(set_user, server, parti
         waker.sleep(0.01, until=nothing)
     cleaning.take_sample()
     online.samples()
-    call_command("cleanviewed", limit=1, verbosity=0)
+    call_command("cleanviewed", max_items=1, verbosity=0)
     assert viewed.popular() == [("lamp", 1)]
     viewed.forget(sessions[-1])
     assert online.end_user(User(pk=7)) == 1

@@ -53,7 +53,7 @@ def test_a_pass_ends_what_is_due_on_every_node(clustered, sessions) -> None:
     call_command("cleansessions", max_sessions=PARTITIONS // 8, verbosity=0)
     # Each partition keeps its share, rounded up.
     assert 0 < online.count() <= PARTITIONS
-    call_command("cleansessions", guests=0, verbosity=0)
+    call_command("cleansessions", max_guests=0, verbosity=0)
 
 
 def test_a_pass_without_work_asks_each_partition_twice(clustered, sessions) -> None:
@@ -99,7 +99,7 @@ def test_the_least_viewed_items_of_every_node_are_forgotten(clustered, sessions)
     for number, session in enumerate(sessions):
         for item in range(number // 10 + 1):
             viewed.record(session, f"item-{item}")
-    call_command("cleanviewed", limit=3, verbosity=0, interactive=False)
+    call_command("cleanviewed", max_items=3, verbosity=0, interactive=False)
     assert [item for item, _ in viewed.popular(limit=10)] == ["item-0", "item-1", "item-2"]
 
 

@@ -254,10 +254,10 @@ def test_one_command_takes_guests_out(redis, new_session, capsys) -> None:
     guests = [guest() for _ in range(40)]
     for number, session in enumerate(guests):
         make_seen(redis, str(session.sid), 1000 + number)
-    call_command("cleansessions", guests=16, dry_run=True)
+    call_command("cleansessions", max_guests=16, dry_run=True)
     counted = capsys.readouterr().out
     assert there() == (8, 40)
-    call_command("cleansessions", guests=16, json=True)
+    call_command("cleansessions", max_guests=16, json=True)
     evicted = json.loads(capsys.readouterr().out)["evicted"]
     # Each partition keeps its share.
     signed_in, left = there()
@@ -265,7 +265,7 @@ def test_one_command_takes_guests_out(redis, new_session, capsys) -> None:
     assert 0 < left <= 16
     assert counted.startswith(f"There are {evicted:,} guests' sessions above ")
     assert guests[-1].exists(guests[-1].session_key)
-    call_command("cleansessions", guests=0)
+    call_command("cleansessions", max_guests=0)
     assert there() == (8, 0)
     assert capsys.readouterr().out.startswith(f"Removed {left:,} guests' sessions above 0.")
     assert faults() == []
@@ -280,7 +280,7 @@ def test_cleaners_of_guests_killed_in_a_flood_have_taken_whole_sessions(redis, n
     before = there()[1]
     come = threading.Thread(target=flood, args=(count // 3,))
     come.start()
-    killed = [start("cleansessions", "--guests", "0", "--batch-size", "1") for _ in range(2)]
+    killed = [start("cleansessions", "--max-guests", "0", "--batch-size", "1") for _ in range(2)]
     wait_until(lambda: evicted_guests(redis)[0] > before // 10)
     for each in killed:
         each.kill()
@@ -289,7 +289,7 @@ def test_cleaners_of_guests_killed_in_a_flood_have_taken_whole_sessions(redis, n
     in_all = count + count // 3
     left = there()[1]
     assert evicted_guests(redis)[0] + left == in_all
-    last = [start("cleansessions", "--guests", "7", "--json") for _ in range(2)]
+    last = [start("cleansessions", "--max-guests", "7", "--json") for _ in range(2)]
     assert [each.ended() for each in last] == [(0, "")] * 2
     # On a busy machine, those that were to be killed may have been faster.
     kept = min(7, left)

@@ -135,7 +135,7 @@ COMMANDS = [
     *("online", *(f"online --order={order}" for order in ORDERS), "online --guests", "online --guests only"),
     *("online --active", "online --json", "online --csv", "online --network 127.0.0.1", "online --id {sid}"),
     *("online --user {alice}", "blockuser", "cleansessions --dry-run", "cleansessions --check", "cleansessions"),
-    *("cleanviewed --dry-run --limit 1", "endsessions --all --dry-run"),
+    *("cleanviewed --dry-run --max-items 1", "endsessions --all --dry-run"),
 ]
 READERS: dict[str, Read] = {
     **{f"{who} {path}": page(who, path) for who, paths in PAGES.items() for path in paths},

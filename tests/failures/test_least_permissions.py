@@ -100,7 +100,7 @@ def test_everything_works_with_what_is_listed_alone(own_server, settings, partit
     viewed.rank(1)
     viewed.total()
     viewed.reset("item-1")
-    for line in ("online", "cleanviewed --limit 1 --noinput", "clearsessions", "cleansessions --dry-run"):
+    for line in ("online", "cleanviewed --max-items 1 --noinput", "clearsessions", "cleansessions --dry-run"):
         call_command(*line.split())
     assert faults() == []
     viewed.reset_all()
@@ -284,7 +284,7 @@ def test_everything_works_for_a_user_who_may_do_what_is_listed_for_clusters(clus
     online.samples()
     for option in ("--dry-run", "--check", "--repair"):
         call_command("cleansessions", option, verbosity=0)
-    call_command("cleanviewed", limit=1, verbosity=0)
+    call_command("cleanviewed", max_items=1, verbosity=0)
     assert online.end_user(alice) == 3
     assert our_errors(log) == []
     refused = {entry["object"] for node in cluster.nodes for entry in node.client.acl_log()}

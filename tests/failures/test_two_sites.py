@@ -154,13 +154,13 @@ def test_what_keys_of_their_own_have_encrypted_stays_for_guests_and_the_command_
     user, guest = new_session("7"), new_session(colour="blue")
     process("new", **own)
     call_command("endsessions", all=True, new_secret_key=True, interactive=False)
-    assert "Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them." in (
+    assert "Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --max-guests 0 ends them." in (
         capsys.readouterr().out
     )
     process("new", **own)
     assert SessionStore(user.session_key).load() == {}
     assert SessionStore(guest.session_key)["colour"] == "blue"
-    call_command("cleansessions", guests=0, verbosity=0)
+    call_command("cleansessions", max_guests=0, verbosity=0)
     assert SessionStore(guest.session_key).load() == {}
 
 

@@ -9,13 +9,17 @@ pytestmark = pytest.mark.unit
 
 WRONG = [
     *("cleansessions --batch-size 0", "cleansessions --batch-size 1001", "cleansessions --max-sessions 0"),
-    *("cleansessions --guests -1", "cleansessions --guests 0 --only expired", "cleansessions --guests 0 --forever"),
+    *(
+        "cleansessions --max-guests -1",
+        "cleansessions --max-guests 0 --only expired",
+        "cleansessions --max-guests 0 --forever",
+    ),
     *("cleansessions --only nonsense", "cleansessions --heartbeat /nowhere/heart"),
     *("cleansessions --check --forever", "cleansessions --dry-run --forever", "cleansessions --check --dry-run"),
     "cleansessions --check --repair",
-    *(f"cleansessions --max-sessions 1{'0' * 25}", f"cleansessions --guests 1{'0' * 25}"),
-    *(f"cleanviewed --limit 1{'0' * 25}", f"online --offset 1{'0' * 25}", f"online --limit 1{'0' * 25}"),
-    *("cleanviewed --limit 0", "cleanviewed --dry-run --forever", "cleanviewed --batch-size 0"),
+    *(f"cleansessions --max-sessions 1{'0' * 25}", f"cleansessions --max-guests 1{'0' * 25}"),
+    *(f"cleanviewed --max-items 1{'0' * 25}", f"online --offset 1{'0' * 25}", f"online --limit 1{'0' * 25}"),
+    *("cleanviewed --max-items 0", "cleanviewed --dry-run --forever", "cleanviewed --batch-size 0"),
     *("online --limit 0", "online --offset -1", "online --order size", "online --guests --order created_at"),
     *("online --active 5m --order=-created_at", "online --active 5x", "online --active 5", "online --active 0m"),
     *("online --active ''", "online --active '5m\n'", f"online --active {'9' * 400}d"),

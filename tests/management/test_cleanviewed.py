@@ -33,7 +33,7 @@ def test_the_most_viewed_are_kept_with_their_views(redis) -> None:
     views = {f"item {number}": number**3 + 1 for number in range(300)}
     have_views(redis, views)
     for limit in (300, 299, 37, 2, 1):
-        clean(limit=limit)
+        clean(max_items=limit)
         assert views_of(redis) == dict(list(views.items())[-limit:])
 
 
@@ -42,7 +42,7 @@ def test_of_those_level_at_the_edge_as_many_stay_as_there_is_room_for(redis) -> 
     views = {**{f"often {number}": 7 for number in range(10)}, **{f"seldom {number}": 3 for number in range(200)}}
     have_views(redis, views)
     for limit in (100, 15, 10, 4):
-        clean(limit=limit)
+        clean(max_items=limit)
         left = views_of(redis)
         assert Counter(left.values()) == Counter({7: min(limit, 10), 3: max(0, limit - 10)})
         assert left.items() <= views.items()
@@ -56,16 +56,16 @@ def test_a_limit_applies_to_the_store_and_not_to_each_partition(redis) -> None:
     home = [name for name in names if space.of_item(name) == space.partitions[-1]][:100]
     others = [name for name in names if name not in home][:100]
     have_views(redis, {**dict.fromkeys(home, 50), **dict.fromkeys(others, 49)})
-    clean(limit=100)
+    clean(max_items=100)
     assert set(views_of(redis)) == set(home)
 
 
 @pytest.mark.usefixtures("partitions")
 def test_an_item_viewed_a_great_many_times_is_found_in_few_steps(redis, commands, partitions) -> None:
     have_views(redis, {"lamp": 2**50, "shoe": 2**50 - 1, "hat": 2**50 - 2})
-    clean(limit=100)
+    clean(max_items=100)
     commands()
-    clean(limit=2)
+    clean(max_items=2)
     assert set(views_of(redis)) == {"lamp", "shoe"}
     assert commands()["evalsha"] < 120 * partitions
 
@@ -74,7 +74,7 @@ def test_an_item_viewed_a_great_many_times_is_found_in_few_steps(redis, commands
 def test_nothing_changes_when_there_are_no_more_than_the_limit(redis, capsys) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     before = dump(redis)
-    call_command("cleanviewed", limit=20, json=True)
+    call_command("cleanviewed", max_items=20, json=True)
     assert dump(redis).items() >= before.items()
     summary = json.loads(capsys.readouterr().out)
     assert (summary["items"], summary["per_second"], summary["stopped"]) == (0, 0, False)
@@ -82,9 +82,9 @@ def test_nothing_changes_when_there_are_no_more_than_the_limit(redis, capsys) ->
 
 def test_no_batch_is_larger_than_asked_and_each_is_one_call(redis, partitions, commands, capsys) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(200)})
-    clean(limit=200)
+    clean(max_items=200)
     commands()
-    call_command("cleanviewed", limit=50, batch_size=40, verbosity=2, interactive=False)
+    call_command("cleanviewed", max_items=50, batch_size=40, verbosity=2, interactive=False)
     batches = [int(size) for size in re.findall(r"^items: (\d+)$", capsys.readouterr().out, re.MULTILINE)]
     assert (sum(batches), max(batches) <= 40) == (150, True)
     assert partitions > 1 or commands()["evalsha"] == 4
@@ -110,7 +110,7 @@ def test_views_that_are_counted_meanwhile_all_count(redis, new_session) -> None:
     session = new_session("7")
     counted = 0
     with ThreadPoolExecutor(1) as threads:
-        cleaned = threads.submit(clean, limit=100, batch_size=10)
+        cleaned = threads.submit(clean, max_items=100, batch_size=10)
         while not cleaned.done() or not counted:
             for number in range(5):
                 viewed.record(session, f"hot {number}")
@@ -134,7 +134,7 @@ def test_what_sessions_have_viewed_stays_in_their_own_lists(redis, new_session) 
     session = new_session("7")
     viewed.record(session, "lamp")
     have_views(redis, {"shoe": 5})
-    clean(limit=1)
+    clean(max_items=1)
     assert [entry.item for entry in viewed.recent(session)] == ["lamp"]
     assert viewed.count("lamp") == 0
     assert stored(redis) == 1
@@ -143,7 +143,7 @@ def test_what_sessions_have_viewed_stays_in_their_own_lists(redis, new_session) 
 @pytest.mark.slow
 def test_forever_runs_until_it_is_told_to_end(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(30)})
-    command = start("cleanviewed", "--forever", "--limit", "10", "--noinput")
+    command = start("cleanviewed", "--forever", "--max-items", "10", "--noinput")
     wait_until(lambda: len(views_of(redis)) == 10)
     assert command.stop() == (0, "")
 
@@ -151,7 +151,7 @@ def test_forever_runs_until_it_is_told_to_end(redis, start) -> None:
 @pytest.mark.slow
 def test_a_signal_ends_a_pass_after_the_batch(redis, start) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(40_000)})
-    command = start("cleanviewed", "--limit", "1", "--batch-size", "1", "--json", "--no-input")
+    command = start("cleanviewed", "--max-items", "1", "--batch-size", "1", "--json", "--no-input")
     wait_until(lambda: len(views_of(redis)) < 40_000)
     status, said = command.stop()
     assert (status, said.startswith("CommandError: Stopped. ")) == (1, True)
@@ -165,7 +165,7 @@ def test_a_dry_run_counts_and_changes_nothing(redis, capsys) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     have_agreed()
     before = dump(redis)
-    call_command("cleanviewed", limit=3, dry_run=True, json=True)
+    call_command("cleanviewed", max_items=3, dry_run=True, json=True)
     assert json.loads(capsys.readouterr().out)["items"] == 17
     assert dump(redis) == before
 
@@ -174,7 +174,7 @@ def test_a_dry_run_counts_and_changes_nothing(redis, capsys) -> None:
 def test_more_than_a_tenth_of_all_items_is_asked_for(redis, answer, capsys, said: str, left: int, as_json) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     answer(said)
-    call_command("cleanviewed", limit=3, json=as_json)
+    call_command("cleanviewed", max_items=3, json=as_json)
     told = capsys.readouterr()
     question = "Forget the views of 17 of 20 items? [y/N] "
     assert question in (told.err if as_json else told.out)
@@ -188,17 +188,17 @@ def test_more_than_a_tenth_of_all_items_is_asked_for(redis, answer, capsys, said
 def test_without_a_terminal_more_than_a_tenth_must_be_confirmed(redis) -> None:
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     with pytest.raises(CommandError, match="--noinput"):
-        call_command("cleanviewed", limit=3)
+        call_command("cleanviewed", max_items=3)
     assert len(views_of(redis)) == 20
 
 
-@pytest.mark.parametrize("options", [{}, {"limit": 18}, {"limit": 19}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"max_items": 18}, {"max_items": 19}], ids=str)
 def test_a_tenth_is_not_asked_for_but_more_above_the_setting_is(redis, settings, answer, options) -> None:
     settings.REDSESS = {"VIEWED_LIMIT": 18}
     have_views(redis, {f"item {number}": number + 1 for number in range(20)})
     call_command("cleanviewed", verbosity=0, **options)
-    assert len(views_of(redis)) == options.get("limit", 18)
+    assert len(views_of(redis)) == options.get("max_items", 18)
     settings.REDSESS = {"VIEWED_LIMIT": 15}
     answer("n\n")
     call_command("cleanviewed")
-    assert len(views_of(redis)) == options.get("limit", 18)
+    assert len(views_of(redis)) == options.get("max_items", 18)

@@ -47,7 +47,7 @@ ACTS: dict[str, Callable[[Redis], bool]] = {
     "endsessions --all --json --noinput": lambda redis: online.count() == 0,
     "blockuser jörg bob --for 1h": lambda redis: len(online.blocked()) == 2,
     "cleansessions --verbosity 2": lambda redis: stored(redis) == 2,
-    "cleanviewed --limit 1 --noinput --json": lambda redis: redis.zcard(keyspace().partitions[0].viewed) == 1,
+    "cleanviewed --max-items 1 --noinput --json": lambda redis: redis.zcard(keyspace().partitions[0].viewed) == 1,
     "supportgroup": lambda redis: Group.objects.count() == 1,
     "history --repair": lambda redis: not SignIn.objects.filter(ended_at=None).exists(),
     "movesessions --verbosity 2": lambda redis: stored(redis) == 4,

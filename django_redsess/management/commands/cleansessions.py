@@ -39,7 +39,7 @@ encrypted sessions whose key this process lacks.
 class Command(CleaningCommand):
     help = (
         "End the sessions whose deadline has passed. Then, above the setting MAX_SESSIONS, end the ones longest "
-        "unseen, guests' first. With --guests N, end guests' sessions only, until N are left. "
+        "unseen, guests' first. With --max-guests N, end guests' sessions only, until N are left. "
         "Without --forever it makes one pass: run it from cron, every minute or every hour. With --forever it sleeps "
         "until the next deadline, and takes the samples that online.samples() returns. Between runs, each new session "
         "ends some of both. It can be stopped at any moment, and can run in several places at once."
@@ -53,14 +53,15 @@ class Command(CleaningCommand):
         "manage.py cleansessions --forever --heartbeat /run/cleansessions  # as a service",
         "manage.py cleansessions --dry-run",
         "manage.py cleansessions --check",
-        "manage.py cleansessions --guests 0  # after a flood of visitors without an account: nobody is signed out",
+        "manage.py cleansessions --max-guests 0  # after a flood of visitors without an account: nobody is signed out",
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("--only", metavar="expired|excess", help="end only expired sessions, or only those above the maximum")
         add("--max-sessions", type=int, metavar="N", help="keep N sessions (default: MAX_SESSIONS)")
-        add("--guests", type=int, metavar="N", help="end only guests' sessions, longest unseen first, until N are left")
+        guests_help = "end only guests' sessions, longest unseen first, until N are left"
+        add("--max-guests", type=int, metavar="N", help=guests_help)
         add("--dry-run", action="store_true", help="count the sessions that would end, and change nothing")
         add(
             "--check",
@@ -74,7 +75,7 @@ class Command(CleaningCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self.comparing = options["check"] or options["repair"]
         self.counts = dict.fromkeys(COMPARED, 0) if self.comparing else {"expired": 0, "evicted": 0}
-        if options["guests"] is not None:
+        if options["max_guests"] is not None:
             self.counts = {"evicted": 0}
         self._sleeper: Sleeper | None = None
         self._next_sample = 0.0
@@ -88,10 +89,10 @@ class Command(CleaningCommand):
     def validate(self) -> None:
         self.refuse_together("check", "repair", "dry_run", "forever")
         self.require_from(1, "max_sessions")
-        self.guests = self.options["guests"]
+        self.guests = self.options["max_guests"]
         for other in ("only", "max_sessions", "check", "repair", "forever"):
-            self.refuse_together("guests", other)
-        self.require_from(0, "guests")
+            self.refuse_together("max_guests", other)
+        self.require_from(0, "max_guests")
         self.maximum = (self.options["max_sessions"] or conf.MAX_SESSIONS) if self.guests is None else NO_LIMIT
         only = self.options["only"]
         if only not in (None, *KINDS.values()):

@@ -16,7 +16,7 @@ ASKED_ABOVE = 0.1
 
 class Command(CleaningCommand):
     help = (
-        "Keep the views of the most viewed items, and forget those of all others. VIEWED_LIMIT or --limit "
+        "Keep the views of the most viewed items, and forget those of all others. VIEWED_LIMIT or --max-items "
         "says how many items to keep. Of two items with as many views, either may go. The sessions' own lists "
         "stay. Before more than a tenth of all items go, it asks; without a terminal, as from cron, it then needs "
         "--noinput. It can be stopped at any moment, and can run twice at once."
@@ -27,13 +27,13 @@ class Command(CleaningCommand):
     )
     examples = (
         "manage.py cleanviewed --noinput  # from cron",
-        "manage.py cleanviewed --limit 10000 --dry-run",
-        "manage.py cleanviewed --limit 10000",
+        "manage.py cleanviewed --max-items 10000 --dry-run",
+        "manage.py cleanviewed --max-items 10000",
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("--limit", type=int, metavar="N", help="keep N items (default: VIEWED_LIMIT)")
+        add("--max-items", type=int, metavar="N", help="keep N items (default: VIEWED_LIMIT)")
         add("--dry-run", action="store_true", help="count the items that would be forgotten, and change nothing")
         add("--noinput", "--no-input", action="store_false", dest="interactive", help="do not ask")
         super().add_arguments(parser)
@@ -44,8 +44,8 @@ class Command(CleaningCommand):
 
     def validate(self) -> None:
         self.refuse_together("dry_run", "forever")
-        self.require_from(1, "limit")
-        self.limit = self.options["limit"] or conf.VIEWED_LIMIT
+        self.require_from(1, "max_items")
+        self.limit = self.options["max_items"] or conf.VIEWED_LIMIT
         super().validate()
 
     def ask_to_begin(self) -> bool:

@@ -167,7 +167,7 @@ class Command(CommandWithExamples):
             self._inform(f"Sessions move here from {name}. Those that have not moved {these}.")
         if self.options["new_secret_key"] and conf.ENCRYPTION_KEYS is not None:
             self._inform(
-                "Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --guests 0 ends them."
+                "Guests' sessions that ENCRYPTION_KEYS have encrypted stay. cleansessions --max-guests 0 ends them."
             )
         for sid in self.over:
             self._inform(f"The session {sid} is over already, or never was.")

@@ -151,7 +151,7 @@ def test_a_score_that_another_program_wrote_stops_no_move(step, redis, name: str
         assert user_in(keys[1], step) == {"8"}
 
 
-@pytest.mark.parametrize("option", [{"finish": True}, {"back": True}, {"after": "a"}])
+@pytest.mark.parametrize("option", [{"finish": True}, {"back": True}, {"from_key": "a"}])
 def test_options_for_other_engines_are_refused(step, option: dict[str, Any]) -> None:
     with step(2), pytest.raises(CommandError, match="is not for another store of this engine"):
         call_command("movesessions", **option)

@@ -262,7 +262,7 @@ def test_a_row_that_can_not_be_written_back_stops_no_other(rows, step) -> None:
 def test_it_goes_on_from_a_key(rows, step) -> None:
     after = sorted(rows)[4]
     with step(2):
-        assert moved("--from", after)["done"] == 3
+        assert moved("--from-key", after)["done"] == 3
         assert moved()["done"] == 5
 
 

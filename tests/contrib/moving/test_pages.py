@@ -126,7 +126,7 @@ def test_where_to_go_on_after_a_long_outage_is_said(shelf, step, monkeypatch, op
     with step(2):
         if option:
             call_command("movesessions", verbosity=0)
-        for in_order, said in ((True, "go on with --from 08"), (False, "run it again")):
+        for in_order, said in ((True, "go on with --from-key 08"), (False, "run it again")):
             monkeypatch.setattr(Shelf, "in_order", in_order)
             shelf.fails_before = {f"{10}{'0' * 30}"}
             with pytest.raises(CommandError, match=said):

@@ -44,8 +44,7 @@ class Command(CleaningCommand):
             "--back", action="store_true", help="write the sessions that were moved back into their rows"
         )
         parser.add_argument(
-            "--from",
-            dest="after",
+            "--from-key",
             default="",
             metavar="TEXT",
             help="go on with keys that begin with TEXT, or with later ones",
@@ -85,10 +84,10 @@ class Command(CleaningCommand):
                 "REDSESS['MOVE_TO'] is set: sessions stay where they are. Once every process of the site runs that, "
                 "give it the settings of the next store, and MOVE_FROM."
             )
-        for name in ("finish", "back", "after"):
+        for name in ("finish", "back", "from_key"):
             if self.options[name]:
                 raise CommandError(
-                    f"--{name if name != 'after' else 'from'} is not for another store of this engine: what has moved "
+                    f"--{name.replace('_', '-')} is not for another store of this engine: what has moved "
                     "is deleted there at once. To move sessions back, move them as you have moved them here."
                 )
 
@@ -120,7 +119,7 @@ class Command(CleaningCommand):
     def _run_pages(self) -> Iterator[PageResult]:
         if self.is_growing:
             return growing_in_bulk.move_sessions(dry_run=self.options["dry_run"])
-        after = self.last if self.last and source().in_order else self.options["after"]
+        after = self.last if self.last and source().in_order else self.options["from_key"]
         if self.options["finish"]:
             return in_bulk.delete_moved_rows(after)
         if self.options["back"]:
@@ -128,7 +127,7 @@ class Command(CleaningCommand):
         return in_bulk.move_rows(after, dry_run=self.options["dry_run"], begun=self.begun)
 
     def retry_advice(self) -> str:
-        return f"go on with --from {self.last[:2]}" if self.last and source().in_order else super().retry_advice()
+        return f"go on with --from-key {self.last[:2]}" if self.last and source().in_order else super().retry_advice()
 
     def sentence(self, counts: dict[str, int]) -> str:
         done, before, ended, left = (f"{counts[name]:,}" for name in ("done", "before", "ended", "left"))
@@ -152,7 +151,7 @@ class Command(CleaningCommand):
             said += f" {left} were not: they are due, or can't be read or written here, and the log names them."
         if self.stop.asked:
             goes_on = self.last and not self.is_growing and source().in_order
-            return f"{said} Go on with --from {self.last[:2]}." if goes_on else said
+            return f"{said} Go on with --from-key {self.last[:2]}." if goes_on else said
         if self.options["dry_run"]:
             return said
         if self.is_growing:
