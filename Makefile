@@ -37,6 +37,9 @@ test-planted: .venv/installed-test  ## Plant faults into copies of the package, 
 test-neighbours: .venv/installed-test  ## Run the tests of other packages beside this one (ARGS="django-axes": of some; all take an hour or two)
 	@$(BIN)/python -m tests.neighbours $(ARGS)
 
+soak: .venv/installed-test  ## Soak the whole shop: a week of operations under traffic, in so many minutes (MINUTES=120, TRAFFIC=visits.csv, ARGS="--seed 7")
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),120) $(if $(TRAFFIC),--traffic "$(TRAFFIC)") $(ARGS)
+
 test-matrix: .venv/installed-matrix  ## Run what depends on Python or Django with every supported Python that is here, and every Django
 	@rm -rf .venv/tox/*/log
 	@$(BIN)/tox run-parallel -q --parallel 2 --parallel-no-spinner -- $(ARGS)
@@ -102,4 +105,4 @@ clean:  ## Remove what the other targets made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-.PHONY: help demo test test-all test-clock test-django test-databases test-planted test-neighbours test-matrix bench lint docs readthedocs screenshots gallery public-names format dist release build-requirements audit clean
+.PHONY: help demo test test-all test-clock test-django test-databases test-planted test-neighbours soak test-matrix bench lint docs readthedocs screenshots gallery public-names format dist release build-requirements audit clean

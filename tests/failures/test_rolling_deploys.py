@@ -3,10 +3,8 @@ Rolling deploys: two sites on one store, of which one after the other is drained
 another release.
 """
 
-import random
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,6 +15,7 @@ import pytest
 import requests
 from django.core.management import call_command
 
+from tests.helpers.balancing import Balancer
 from tests.helpers.other_release import other_release
 from tests.helpers.running import ROOT, Gunicorn, run_python, wait_until
 from tests.helpers.store import keyspace, scripts, stored
@@ -162,33 +161,26 @@ class Load:
     """Visitors who go on at whatever sites run, each in a thread of its own, until they are to ``stop()``."""
 
     def __init__(self, sites: list[Gunicorn], count: int) -> None:
-        self.sites, self._changing, self._stopped = sites, threading.Lock(), threading.Event()
-        self._used = Counter[Gunicorn]()
+        self._balancer, self._stopped = Balancer(sites), threading.Event()
         self.visitors = [Visitor(sites[0]) for _ in range(count)]
         self._pool = ThreadPoolExecutor(count)
         self._running = [self._pool.submit(self._go_on, visitor) for visitor in self.visitors]
 
+    @property
+    def sites(self) -> list[Gunicorn]:
+        return self._balancer.sites
+
     def _go_on(self, visitor: Visitor) -> None:
         while not self._stopped.is_set():
-            with self._changing:
-                site = random.choice(self.sites)
-                self._used[site] += 1
-            try:
+            with self._balancer.chosen() as site:
                 visitor.visit(site)
-            finally:
-                with self._changing:
-                    self._used[site] -= 1
 
     def replace(self, site: Gunicorn, started: Callable[[], Gunicorn]) -> None:
         """Drain a site, stop it, and start another in its place."""
-        with self._changing:
-            self.sites.remove(site)
-        wait_until(lambda: self._used[site] == 0)
+        self._balancer.drain(site)
         assert site.stop() == 0
         self._have_all_visited()
-        new = started()
-        with self._changing:
-            self.sites.append(new)
+        self._balancer.add(started())
         self._have_all_visited()
 
     def _have_all_visited(self) -> None:

@@ -1,7 +1,7 @@
 """Replicas that take the place of their master, and the sentinels that have them do so."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,18 @@ class Watched:
         self.name = f"shop-{ports[0]}"
         self._sentinels = [redis_py.Redis(port=port, decode_responses=True) for port in ports]
 
-    def start(self) -> None:
-        """Make replicas of all servers but the first, and have the sentinels find them and each other."""
+    def start(self, patience_ms: int) -> None:
+        """
+        Make replicas of all servers but the first, and have the sentinels find them and each other.
+
+        The sentinels act when the master has not answered for ``patience_ms``.
+        """
         master, *replicas = self.servers
         for replica in replicas:
             replica.client.replicaof("127.0.0.1", master.port)
         for sentinel in self._sentinels:
             sentinel.sentinel_monitor(self.name, "127.0.0.1", master.port, len(self.ports) // 2 + 1)
-            for option, milliseconds in (("down-after-milliseconds", 1000), ("failover-timeout", 5_000)):
+            for option, milliseconds in (("down-after-milliseconds", patience_ms), ("failover-timeout", 5_000)):
                 sentinel.sentinel_set(self.name, option, milliseconds)
         for sentinel in self._sentinels:
             wait_until(lambda sentinel=sentinel: self._knows_all(sentinel))
@@ -170,17 +174,31 @@ class Watched:
 
 
 @contextmanager
-def watched(binary: Path, folder: Path, *, replicas: int = 1, sentinels: int = 1) -> Iterator[Watched]:
-    """Start a master, replicas and sentinels, each a process of its own. The sentinels act after a second."""
+def watched(
+    binary: Path,
+    folder: Path,
+    *options: str,
+    replicas: int = 1,
+    sentinels: int = 1,
+    patience_ms: int = 1000,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Watched]:
+    """
+    Start a master, replicas and sentinels, each a process of its own.
+
+    ``options`` and ``environment`` are those of the servers. The sentinels act after ``patience_ms``.
+    """
     with ExitStack() as ended:
         # Replicas begin to copy at once.
-        options = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
-        servers = [ended.enter_context(closing(Server(binary, *options))) for _ in range(1 + replicas)]
+        options = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *options)
+        servers = [
+            ended.enter_context(closing(Server(binary, *options, environment=environment))) for _ in range(1 + replicas)
+        ]
         ports = [free_port() for _ in range(sentinels)]
         for port in ports:
             ended.enter_context(_sentinel(servers[0], folder, port))
         found = ended.enter_context(closing(Watched(servers, ports)))
-        found.start()
+        found.start(patience_ms)
         yield found
 
 

@@ -1,0 +1,59 @@
+"""What is said at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.soak import operations, support
+from tests.soak.gauges import DESCRIPTORS, MEMORY_MIB, MEMORY_SHARE, Growth
+from tests.soak.ledger import Ledger
+from tests.soak.run import Run, name_of
+
+KINDS = ("lost", "wrongly in", "wrongly out", "unexplained", "failed", "oracle")
+SHOWN_MAX = 10
+
+
+def passes(run: Run) -> bool:
+    return not run.ledger.faults and all(growth.is_flat for growth in run.gauges.growths())
+
+
+def report(run: Run, *, seed: int, interrupted: bool = False) -> str:
+    """Return the table, and each of the first faults with what its visitor had met before."""
+    passed = "interrupted: nothing was wrong so far" if interrupted else "passed"
+    ledger = run.ledger
+    counts, faults = ledger.counts, Counter(fault.kind for fault in ledger.faults)
+    lines = [
+        ("seed", str(seed)),
+        *((name, str(counts[name])) for name in ("requests", "sign-ins", "sign-outs", "found out", "blocked")),
+        ("refused in outages", str(counts["refused"])),
+        ("unanswered by a killed process", str(counts["unanswered"])),
+        *((name, str(counts[name])) for name in map(name_of, (*operations.WEEK, *support.WEEK)) if counts[name]),
+        *((kind, str(faults[kind])) for kind in KINDS),
+        *(row for growth in run.gauges.growths() for row in _rows(growth)),
+    ]
+    shown = ledger.faults[:SHOWN_MAX]
+    return "\n".join(
+        [
+            *(f"{name:32} {value}" for name, value in lines),
+            *(_fault_text(ledger, number) for number in range(len(shown))),
+            passed if passes(run) else f"FAILED (seed {seed})",
+        ]
+    )
+
+
+def _rows(growth: Growth) -> list[tuple[str, str]]:
+    name = f"{growth.kind}, {growth.compared} of {growth.lives}"
+    if not growth.compared:
+        return [(name, "did not live long enough to be compared")]
+    (first, last), (opened, still) = growth.mib, growth.descriptors
+    verdict = "flat" if growth.is_flat else "GROWS"
+    return [
+        (name, f"{first:.0f} → {last:.0f} MiB (at most + {max(MEMORY_MIB, MEMORY_SHARE * first):.0f}): {verdict}"),
+        ("", f"{opened} → {still} descriptors (at most + {DESCRIPTORS})"),
+    ]
+
+
+def _fault_text(ledger: Ledger, number: int) -> str:
+    fault = ledger.faults[number]
+    history = "".join(f"\n      {line}" for line in fault.history)
+    return f"\n{fault.at:7.1f} s  {fault.kind}: {fault.text}{history}"
