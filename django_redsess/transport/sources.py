@@ -239,7 +239,9 @@ def class_like(connection_class: Any) -> Any:
 def options_for(connection_class: Any, source: Any) -> dict[str, Any]:
     """Return those options of the pool ``source`` of threads that mean the same to ``connection_class``."""
     known, given = _options_of(connection_class), {**source.connection_kwargs, **keep_maintenance_off(source)}
-    return {name: value for name, value in given.items() if known.takes(name) and _is_shared(name)}
+    # A class that takes any option hands it to one of redis-py's, which refuses what it does not know.
+    shared = (name for name in given if known.takes(name) and _is_shared(name) and not _is_of_threads(name))
+    return {name: given[name] for name in shared}
 
 
 def lost_options(connection_class: Any, source: Any) -> list[str]:
@@ -265,6 +267,12 @@ def protects(option: str) -> bool:
 
 def _is_shared(name: str) -> bool:
     return name not in NOT_SHARED
+
+
+def _is_of_threads(name: str) -> bool:
+    """Tell whether this release of redis-py has the option for threads only."""
+    classes = redis.Connection, redis.asyncio.Connection
+    return [name in _options_of(each).defaults for each in classes] == [True, False]
 
 
 def _own_counterpart_of(connection_class: Any) -> Any:

@@ -11,13 +11,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django_redsess.backend import is_in_use
 from django_redsess.checks.cache import ASKS_SERVER, NUMBERS_OF_UNFIT, databases_of, may_ask_server
 from django_redsess.checks.moving import seconds_since_first_move
+from django_redsess.checks.server import check_agreement
 from django_redsess.checks.settings import check_settings, problem
 from django_redsess.conf import conf
 from django_redsess.contrib.moving import SessionStore, growing
 from django_redsess.contrib.moving.growing.stores import site_stores
 from django_redsess.contrib.moving.sources import source
 from django_redsess.transport import caches
-from django_redsess.transport.keys import Store
+from django_redsess.transport.keys import Store, using
 
 
 @checks.register(checks.Tags.security)
@@ -53,6 +54,18 @@ def _check_sibling(there: Store) -> list[checks.CheckMessage]:
         return []
     message = f"{name} is the same server with the same PREFIX, {there.prefix!r}: both stores would have one name."
     return [problem("E062", message, f"Give the next store another PREFIX than the one before: here, or in {name}.")]
+
+
+@checks.register(ASKS_SERVER)
+def check_sibling_agreement(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Refuse PARTITIONS, a SECRET_KEY or a release that do not suit the other store of this engine."""
+    if not is_in_use(growing.SessionStore) or check_source():
+        return []
+    with using(site_stores().other):
+        found = check_agreement()
+    for each in found:
+        each.msg = f"{'MOVE_FROM' if conf.MOVE_TO is None else 'MOVE_TO'}: {each.msg}"
+    return found
 
 
 @checks.register(ASKS_SERVER)

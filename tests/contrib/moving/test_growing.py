@@ -17,6 +17,7 @@ from django.http import HttpRequest
 from django_redsess import online
 from django_redsess.accounts.reauthentication import give_password
 from django_redsess.backend import SessionStore
+from django_redsess.contrib.moving.checks import check_sibling_agreement
 from django_redsess.contrib.moving.growing.stores import site_stores
 from django_redsess.contrib.moving.growing.transfer import transfer_sessions
 from django_redsess.exceptions import SessionLimitReached
@@ -240,9 +241,10 @@ def test_requests_of_one_session_pass_one_at_a_time_in_each_step(
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "words"), [("format", "4", "are in format 4"), ("partitions", "64", "over 64 partitions")]
+    ("field", "value", "number", "words"),
+    [("format", "4", "E045", "are in format 4"), ("partitions", "64", "E043", "over 64 partitions")],
 )
-def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redis, field, value, words) -> None:
+def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redis, field, value, number, words) -> None:
     with using(the_store_before()):
         pool().invalidate()
     key = in_own_store("7")
@@ -259,6 +261,10 @@ def test_a_store_before_that_does_not_suit_is_refused_and_not_touched(step, redi
                 pool().invalidate()
             with pytest.raises((CommandError, ImproperlyConfigured), match=words):
                 work()
+    with step(2):
+        [problem] = check_sibling_agreement()
+    assert (problem.id, problem.msg.startswith("MOVE_FROM: ")) == (f"django_redsess.{number}", True)
+    assert words in problem.msg
     assert {name: text for name, text in dump(redis).items() if name in before} == before
 
 
