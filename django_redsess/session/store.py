@@ -16,6 +16,7 @@ from django.contrib.sessions.serializers import JSONSerializer
 from django.core.management.base import CommandError
 from django.http import HttpRequest
 
+from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionNotProven, SessionStoreUnavailable
 from django_redsess.session import binding, blocks, deadlines, notice, operations, reading
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
     from django.contrib.auth.base_user import AbstractBaseUser
 
 
+OUTAGE_SECONDS = 5
+"""For how long an object remembers an outage if no request is being answered: that of a socket may live for days."""
+
+
 class ClearingError(SessionStoreUnavailable, CommandError):
     """An outage during Django's ``manage.py clearsessions``. The command prints a CommandError in one line."""
 
@@ -80,6 +85,7 @@ class SessionStore(SessionBase):
     """The sid of the session without which the request goes on, because it has brought its key and no proof."""
     unavailable: SessionStoreUnavailable | None = None
     """The outage of an earlier operation. Later operations fail at once: a request waits for the server only once."""
+    _outage_met_at = 0.0
     _session_cache: dict[str, Any]
     _validate_session_key = staticmethod(is_session_key)
 
@@ -262,8 +268,9 @@ class SessionStore(SessionBase):
         try:
             return self._session_cache
         except AttributeError:
-            self._session_cache = {} if no_load else self.load()
-            return self._session_cache
+            # Another thread may have loaded it meanwhile.
+            loaded: dict[str, Any] = self.__dict__.setdefault("_session_cache", {} if no_load else self.load())
+            return loaded
 
     async def _aget_session(self, no_load: bool = False) -> dict[str, Any]:
         self.accessed = True
@@ -279,12 +286,15 @@ class SessionStore(SessionBase):
         self.accessed = True
         if not hasattr(self, "_session_cache"):
             empty = no_load or self.session_key is None
-            self._session_cache = {} if empty else (yield from self.loading())
+            data = {} if empty else (yield from self.loading())
+            # Another task of the request may have loaded it meanwhile, and changed something.
+            self.__dict__.setdefault("_session_cache", data)
         return self._session_cache
 
     def loading(self) -> Steps[dict[str, Any]]:
         """Load the data. If there is no such session, drop the key and return an empty dict."""
-        key = self.session_key
+        # Until a new key is saved, the session is stored under the old one.
+        key = self.pending.rotates_from or self.session_key
         if key is None:
             return {}
         loaded = yield from reading.read_session(sid_of(key), self.touch, self.claim)
@@ -312,15 +322,13 @@ class SessionStore(SessionBase):
             data: dict[str, Any] = serializer().loads(record.data)
         except Exception as error:  # A serializer may raise anything.
             log_unusable(sid, error)
-            self._session_key = None
+            self._lose_key()
             return {}
         if record.binding and not self.is_admitted(sid, record, now):
             return {}
         if "_session_cache" in self.__dict__:
             # Loaded before: the save compares with the record of then.
             return data
-        # As Snapshot() does, in half the time.
-        self.snapshot = tuple.__new__(Snapshot, (record, record.revision, due, False))
         if MESSAGE_KEY in data:
             self._show_message(data)
         # By default, only a time-out that was removed from the settings can have left an earlier deadline.
@@ -328,7 +336,11 @@ class SessionStore(SessionBase):
             active = self.visit is not None and not self.visit.passive
             new_due = deadlines.moved_by_visit(record, due, now) if active else None
             if new_due is not None:
-                yield from self._prolonging(loaded, new_due)
+                due = yield from self._prolonging(loaded, record, new_due)
+                if "_session_cache" in self.__dict__:
+                    return data
+        # No step is between this and what keeps the data. As Snapshot() does, in half the time.
+        self.snapshot = tuple.__new__(Snapshot, (record, record.revision, due, False))
         return data
 
     def is_admitted(self, sid: str, record: Record, now: int) -> bool:
@@ -409,7 +421,7 @@ class SessionStore(SessionBase):
     def take_note(self, loaded: Loaded, note: str) -> None:
         """Drop the key of a session that is gone, and keep what its ``note`` tells the visitor."""
         note = note or loaded.expired_note
-        self._session_key = None
+        self._lose_key()
         found = notice.notice_in(note)
         self.cookie = self.cookie._replace(
             notice=found, late=bool(reading.rotated_to(note)), was_guest=reading.was_guest(note)
@@ -417,19 +429,25 @@ class SessionStore(SessionBase):
         if found and self.visit is not None and self.visit.on_notice:
             self.visit.on_notice(found)
 
-    def _prolonging(self, loaded: Loaded, due: int) -> Steps[None]:
-        base = self.snapshot.record
+    def _lose_key(self) -> None:
+        """Drop the key of a session that is gone. If it was loaded before, its data get into no new session."""
+        if self.snapshot.record is not None:
+            self.abandon()
+        self._session_key = None
+
+    def _prolonging(self, loaded: Loaded, base: Record, due: int) -> Steps[int]:
+        """Move the deadline to ``due``. Return the deadline that the session has then. ``base`` is its record."""
         try:
-            if base is None or not (yield from operations.prolong(loaded, due)):
-                return
+            if not (yield from operations.prolong(loaded, due)):
+                return loaded.due
         except SessionStoreUnavailable as error:
             # The session can be read all the same. The next request moves the deadline.
             if is_moving(error.__cause__):
-                return
+                return loaded.due
             raise
-        self.snapshot = self.snapshot._replace(due=due)
         if deadlines.sends_cookie(base, loaded.due, due, loaded.now):
             self.cookie = self.cookie._replace(refresh=True)
+        return due
 
     def touching(self) -> Steps[None]:
         """Touch the session, which was loaded before its visit was known, and move its deadline as a load does."""
@@ -441,7 +459,7 @@ class SessionStore(SessionBase):
             return
         due = None if self.passive or loaded.record is None else deadlines.moved_by_visit(base, loaded.due, loaded.now)
         if due is not None:
-            yield from self._prolonging(loaded, due)
+            self.snapshot = self.snapshot._replace(due=(yield from self._prolonging(loaded, base, due)))
 
     def still_there(self) -> Steps[bool]:
         """Return whether the session is still live under its key. The session is not touched."""
@@ -656,7 +674,7 @@ class SessionStore(SessionBase):
     def run_steps(self, steps: Steps[T]) -> T:
         """Take ``steps``. Remember an outage: later operations fail at once, so a request waits for it only once."""
         if self.unavailable is not None:
-            raise copy(self.unavailable)
+            self.raise_outage()
         try:
             return drive(steps)
         except SessionStoreUnavailable as error:
@@ -666,7 +684,7 @@ class SessionStore(SessionBase):
     async def arun_steps(self, steps: Steps[T]) -> T:
         """The async variant of :meth:`run_steps`."""
         if self.unavailable is not None:
-            raise copy(self.unavailable)
+            self.raise_outage()
         try:
             return await adrive(steps)
         except SessionStoreUnavailable as error:
@@ -675,8 +693,18 @@ class SessionStore(SessionBase):
 
     def remember_outage(self, error: SessionStoreUnavailable) -> None:
         """Remember an outage, so that later operations fail at once."""
-        # A copy has no traceback, which would hold the connection.
-        self.unavailable = self.unavailable or copy(error)
+        if self.unavailable is None:
+            # A copy has no traceback, which would hold the connection.
+            self.unavailable, self._outage_met_at = copy(error), monotonic()
+
+    def raise_outage(self) -> None:
+        """Raise the outage that this object remembers. Without a request, it is forgotten after a while."""
+        if self.unavailable is None:
+            return
+        is_for_good = isinstance(self.unavailable, SessionNotProven) or request_scope() is not None
+        if is_for_good or monotonic() < self._outage_met_at + OUTAGE_SECONDS:
+            raise copy(self.unavailable)
+        self.unavailable = None
 
 
 def django_request(request: Any) -> Any:

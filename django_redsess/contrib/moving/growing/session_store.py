@@ -44,7 +44,7 @@ class SessionStore(PlainSessionStore):
             super().clear_expired()
 
     def loading(self) -> Steps[dict[str, Any]]:
-        sid = self.sid or ""
+        sid = self.stored_sid or ""
         data = yield from super().loading()
         if self.snapshot.revision != COPIED:
             return data
