@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from copy import copy
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -366,8 +365,7 @@ def _proven_sid(session: SessionBase | str) -> Steps[str | None]:
 def _ours(session: SessionBase) -> SessionStore:
     if not isinstance(session, SessionStore):
         raise TypeError('Viewed items are kept for sessions of SESSION_ENGINE = "django_redsess.backend" only.')
-    if session.unavailable is not None:
-        raise copy(session.unavailable)
+    session.raise_outage()
     return session
 
 

@@ -7,11 +7,14 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from django.contrib.auth import SESSION_KEY
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from django_redsess import online
+from django_redsess import online, viewed
+from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionStoreUnavailable
+from django_redsess.session import store
 from tests.helpers.outages import BUDGET, TIMEOUT, caches, frozen, lines_of
 from tests.helpers.store import keyspace, scripts, stored
 from tests.helpers.visitors import Browser, assert_unavailable
@@ -292,3 +295,22 @@ def test_what_does_not_pass_by_itself_is_told_apart(browser, alice, proxy, setti
         # The words are those of the server, and the password is nobody's business.
         assert ("refuses: " in answer.text, "LOCATION" in answer.text) == (debug, debug)
         assert "hunter2" not in answer.text
+
+
+@pytest.mark.parametrize("through", [SessionStore.save, viewed.recent], ids=["save", "viewed"])
+def test_an_object_that_outlives_an_outage_can_be_used_again(site, proxy, new_session, monkeypatch, through) -> None:
+    """That of a socket: no request is answered, and it lives on for hours."""
+    session = SessionStore(new_session("7", colour="blue").session_key)
+    session["size"] = "L"
+    proxy.refuse()
+    with pytest.raises(SessionStoreUnavailable):
+        session.save()
+    proxy.restore()
+    # Whoever made this object waits only once.
+    with pytest.raises(SessionStoreUnavailable):
+        through(session)
+    monkeypatch.setattr(store, "OUTAGE_SECONDS", 0)
+    through(session)
+    session.save()
+    found = SessionStore(session.session_key)
+    assert (found["size"], found[SESSION_KEY]) == ("L", "7")
