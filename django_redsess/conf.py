@@ -425,7 +425,7 @@ class Conf:
         Rule(lambda value: _is_text(value) and bool(value), "the name of a header, a string that is not empty"),
         "The request header that marks a request as passive when its value is ``1``.",
     )
-    TRUSTED_PROXIES = Setting[int](
+    TRUSTED_PROXY_COUNT = Setting[int](
         0,
         Rule(lambda value: is_integer(value, 0, 100), "an integer from 0 to 100"),
         """

@@ -40,7 +40,7 @@ NO_SESSION = (
 )
 
 
-def one_at_a_time(wait: float = 10, hold: float = 30, otherwise: Otherwise | None = None) -> Callable[[View], View]:
+def one_at_a_time(*, wait: float = 10, hold: float = 30, otherwise: Otherwise | None = None) -> Callable[[View], View]:
     """
     Decorate a view: the requests of one session are answered one after the other, in the order in which they came.
 

@@ -220,8 +220,8 @@ class SessionMiddleware(DjangoSessionMiddleware):
     message. This is a message in ``django.contrib.messages`` and the response header ``X-Session-Ended``.
 
     While somebody is signed in, the session stores the client's address and user agent. The address is ``REMOTE_ADDR``,
-    or the one that ``TRUSTED_PROXIES`` proxies report. The user agent is cut to 256 bytes, without control characters.
-    Both are deleted with the session.
+    or the one that ``TRUSTED_PROXY_COUNT`` proxies report. The user agent is cut to 256 bytes, without control
+    characters. Both are deleted with the session.
 
     A subclass may override ``process_request`` and ``process_response``, as one of Django's class may. Under ASGI, what
     it overrides runs in a thread.

@@ -40,7 +40,8 @@ SYNONYMS: Mapping[str, Sequence[str]] = {
     "PASSIVE_URLS": ("PASSIVE_PATHS",),
     "GEOIP": ("PLACES",),
     "ENCRYPTION": ("ENCRYPT", "ENCRYPTION_KEYS"),
-    "PROXIES": ("TRUSTED_PROXIES",),
+    "PROXIES": ("TRUSTED_PROXY_COUNT",),
+    "TRUSTED_PROXIES": ("TRUSTED_PROXY_COUNT",),
     "TIMEOUT": ("IDLE_TIMEOUT", "ABSOLUTE_TIMEOUT"),
 }
 """Settings, by the names under which developers look for them."""

@@ -154,7 +154,7 @@ def report_totals() -> None:
         ended=sum(found.ended.values()),
         evicted=found.ended[Reason.EVICTED],
         lag_seconds=found.lag_seconds,
-        sampled_seconds=None if sampled_at is None else sampled_at.timestamp(),
+        sampled_timestamp_seconds=None if sampled_at is None else sampled_at.timestamp(),
     )
 
 

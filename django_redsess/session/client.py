@@ -143,10 +143,10 @@ TEXT_MAX = 100
 def read_client(request: HttpRequest) -> Client:
     """Return the sender of ``request``, as :func:`clean_client` does."""
     text = request.META.get("REMOTE_ADDR")
-    if conf.TRUSTED_PROXIES:
+    if conf.TRUSTED_PROXY_COUNT:
         # Each proxy appends the address of its client. Entries to the left of your own proxies' may be forged.
         heard = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
-        text = heard[-conf.TRUSTED_PROXIES].strip() if len(heard) >= conf.TRUSTED_PROXIES else ""
+        text = heard[-conf.TRUSTED_PROXY_COUNT].strip() if len(heard) >= conf.TRUSTED_PROXY_COUNT else ""
     return clean_client(text, request.META.get("HTTP_USER_AGENT", ""))
 
 

@@ -100,7 +100,7 @@ def test_the_cleaner_tells_observers_of_the_numbers_and_reads_none_where_nobody_
     counts = {"signed_in": 1, "guests": 0, "active": 1, "active_guests": 0, "created": 1, "ended": 0, "evicted": 0}
     assert counts.items() <= facts.items()
     assert (facts["limit"], facts["guests_limit"], facts["lag_seconds"]) == (50, None, 0.0)
-    assert facts["sampled_seconds"]
+    assert facts["sampled_timestamp_seconds"]
 
 
 # The cleaner closes connections to the database that are too old.

@@ -187,7 +187,7 @@ def visit(request: pytest.FixtureRequest, settings: Any, way: str, partitions: i
     """Return a function that makes a request with this session, from 192.0.2.7 with Firefox."""
     middleware, url = WAYS[way]
     settings.MIDDLEWARE, settings.ROOT_URLCONF = list(middleware), HERE
-    settings.REDSESS = {**settings.REDSESS, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 10, "TRUSTED_PROXIES": 1}
+    settings.REDSESS = {**settings.REDSESS, "IDLE_TIMEOUT": 60, "TOUCH_INTERVAL": 10, "TRUSTED_PROXY_COUNT": 1}
     browser = Browser(request.param())
 
     def make(key: str, query: str = "", *, passive: bool = False) -> HttpResponse:

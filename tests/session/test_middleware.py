@@ -82,7 +82,7 @@ def test_a_hostile_user_agent_is_cut_and_cleaned(client, header: str, kept: str)
     ],
 )
 def test_so_many_proxies_are_believed_as_are_trusted(client, settings, proxies, forwarded, kept) -> None:
-    settings.REDSESS = {"TRUSTED_PROXIES": proxies}
+    settings.REDSESS = {"TRUSTED_PROXY_COUNT": proxies}
     sid = sign_in(client, REMOTE_ADDR="198.51.100.9", HTTP_X_FORWARDED_FOR=forwarded)
     assert online.get(sid).address == kept
 
@@ -118,7 +118,7 @@ NO_ADDRESSES = (
 @pytest.mark.unit
 @pytest.mark.parametrize("proxies", [0, 1])
 def test_an_address_is_read_however_it_is_written(settings, proxies: int) -> None:
-    settings.REDSESS = {"TRUSTED_PROXIES": proxies}
+    settings.REDSESS = {"TRUSTED_PROXY_COUNT": proxies}
     for text, kept in {**FORMS, **dict.fromkeys(NO_ADDRESSES, "")}.items():
         # Of the entries, the one that the proxy wrote is read, and no other in its place.
         headers = {"HTTP_X_FORWARDED_FOR": f"203.0.113.66, {text}"} if proxies else {"REMOTE_ADDR": text}

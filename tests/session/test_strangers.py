@@ -182,7 +182,7 @@ def test_a_hostile_header_is_cut_or_refused(visitor, settings, alice, log, heade
     visitor.force_login(alice)
     headers = {"REMOTE_ADDR": "192.0.2.1", "HTTP_X_FORWARDED_FOR": "192.0.2.2, 192.0.2.3", header: value}
     for proxies, header_of_address in enumerate(["REMOTE_ADDR", "HTTP_X_FORWARDED_FOR"]):
-        settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXIES": proxies}
+        settings.REDSESS = {**settings.REDSESS, "TRUSTED_PROXY_COUNT": proxies}
         assert visitor.get(f"/held/write/colour/{proxies}/", **headers).status_code == 200
         [session] = online.sessions()
         assert session.address == ("" if header == header_of_address else ["192.0.2.1", "192.0.2.3"][proxies])

@@ -20,7 +20,7 @@ def is_movable(row: Any) -> bool:
     """Tell whether a source's ``row`` can be written here: a dict of few levels, a user id and a deadline that fit."""
     try:
         check_depth(row.data)
-        deadline = 0 if row.deadline is None else row.deadline
+        deadline = 0 if row.deadline_ms is None else row.deadline_ms
         # The server's numbers can't hold more.
         fits = len(user_of(row.data).encode()) <= USER_ID_MAX and 0 <= deadline <= DEADLINE_MAX * 1000
         return fits and isinstance(row.data, dict)

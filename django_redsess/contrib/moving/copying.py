@@ -43,7 +43,7 @@ def extract_beginning(row: Row) -> Row:
     # A source may keep the row.
     data = {key: value for key, value in row.data.items() if key != BEGAN_KEY}
     at = row.data[BEGAN_KEY]
-    return row._replace(data=data, began_at=at if isinstance(at, int) else 0)
+    return row._replace(data=data, began_ms=at if isinstance(at, int) else 0)
 
 
 def ask_outside(function: Any) -> Steps[Any]:
@@ -107,17 +107,17 @@ def build_copy(session: SessionStore, found: Row, data: tuple[bytes, str], at: i
     expiry = found.data.get("_session_expiry")
     age_seconds = settings.SESSION_COOKIE_AGE if expiry is None else expiry if isinstance(expiry, int) else 0
     age_seconds = min(age_seconds, AGE_MAX)
-    deadline = found.deadline or at + age_seconds * 1000
+    deadline = found.deadline_ms or at + age_seconds * 1000
     written = deadline - age_seconds * 1000
     if age_seconds <= 0 or not 0 < written < at:
         written = at
     user_id = user_of(found.data)
-    login_ms = (found.began_at or written) if user_id else 0
+    login_ms = (found.began_ms or written) if user_id else 0
     times = deadlines.times_of_moved(deadline, max(0, age_seconds), login_ms, at)
     client = client_part(session, user_id, partial(clean_client, found.address, found.user_agent or ""))
     packed, serializer = data
     record = Record(user_id, login_ms, times.deadline_seconds, times.age_seconds, client, packed, serializer)
-    return Copy(record, times.due, written, deadline, found.began_at)
+    return Copy(record, times.due, written, deadline, found.began_ms)
 
 
 def copy_call(sid: str, made: Copy, at: int, sid_there: str) -> ScriptCall[tuple[str, int]]:

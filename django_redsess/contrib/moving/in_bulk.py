@@ -147,7 +147,7 @@ def _bring_page_back(page: Sequence[tuple[str, Row | None]]) -> dict[str, str]:
 def _ended_there(page: Sequence[tuple[str, Row | None]], marked: Mapping[str, bytes]) -> list[str]:
     """Return which sessions of a page are over by a note here. They have not moved, and so have no mark."""
     rows = {name: extract_beginning(row) for name, row in _movable_rows(page) if name not in marked}
-    watched = [Watched(_sid_there(name), user_of(row.data), row.began_at) for name, row in rows.items()]
+    watched = [Watched(_sid_there(name), user_of(row.data), row.began_ms) for name, row in rows.items()]
     lives = drive(SessionStore.other_store.find_living(watched)) if watched else []
     return [name for name, is_living in zip(rows, lives, strict=True) if not is_living]
 
@@ -279,7 +279,7 @@ def _look_for_late_saves(marked: Mapping[str, bytes], page: Sequence[tuple[str, 
     for name, row in page:
         # Going back to the release before, somebody may count by --dry-run what is left.
         if conf.MOVES and row is not None and name in marked:
-            log_if_saved_late(row.data, row.deadline, marked[name].decode(errors="replace"))
+            log_if_saved_late(row.data, row.deadline_ms, marked[name].decode(errors="replace"))
 
 
 def _forget_copying(sids: Sequence[str], found: Sequence[bytes]) -> None:
@@ -353,9 +353,9 @@ def _mark_new_keys(moved: Sequence[_Session]) -> None:
     """Note where sessions are that have other keys here than there."""
     if not moved:
         return
-    entries = [(each.sid_there, each.row.deadline, str(bucket_of(each.sid))) for each in moved]
+    entries = [(each.sid_there, each.row.deadline_ms, str(bucket_of(each.sid))) for each in moved]
     for each, is_set in zip(moved, drive(marks.set_marks(entries)), strict=True):
-        if not is_set and not drive(marks.mark_moved_to(each.sid_there, each.row.deadline, each.sid)):
+        if not is_set and not drive(marks.mark_moved_to(each.sid_there, each.row.deadline_ms, each.sid)):
             # It was ended by its old key while it was copied.
             drive(operations.end_by_sid([each.sid], operations.Ending(Reason.INVALIDATED)))
 

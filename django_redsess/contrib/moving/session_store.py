@@ -136,12 +136,12 @@ class SessionStore(OwnSessionStore):
 
     def _use_there(self, key: str, found: Row, loaded: Loaded) -> Steps[dict[str, Any]]:
         """Use the session where it is. Its own engine writes it, but does not read it."""
-        sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.began_at
+        sid, data, began_at = sid_of(keys_here(key)[0]), found.data, found.began_ms
         lives_since = yield from find_beginning(sid, user_of(data), began_at)
         if lives_since is None:
             return (yield from self._end_there(key, loaded))
         self.there = yield from ask_outside(partial(source().open_session, key, self._client()))
-        self._session_key, self._data_there, self._deadline_there = key, _snapshot(data), found.deadline
+        self._session_key, self._data_there, self._deadline_there = key, _snapshot(data), found.deadline_ms
         self._began_there = lives_since
         return data
 
@@ -172,7 +172,7 @@ class SessionStore(OwnSessionStore):
             self.take_note(loaded, "")
             return {}
         if keys[0] != own_key and not (
-            yield from marks.mark_moved_to(sid_of(own_key), found.deadline, sid_of(keys[0]))
+            yield from marks.mark_moved_to(sid_of(own_key), found.deadline_ms, sid_of(keys[0]))
         ):
             # It was ended by its old key while it was copied.
             yield from super().deleting(keys[0])
@@ -328,7 +328,7 @@ class SessionStore(OwnSessionStore):
             # A process may have been killed before it noted the key that it had chosen.
             keys += [each for each in possible_keys(key, keys[0], user_of(found.data)) if each not in keys]
         for sid in map(sid_of, list(keys)):
-            if found is None or not (yield from marks.set_mark(sid, found.deadline)):
+            if found is None or not (yield from marks.set_mark(sid, found.deadline_ms)):
                 keys += keys_by_mark(key, (yield from marks.traces_of(sid)).mark)
         return keys
 

@@ -58,7 +58,8 @@ def commands() -> Iterator[str]:
         for action in facts.actions_of(name):
             for option in action.option_strings or [""]:
                 yield " ".join(filter(None, (name, option, _value(action))))
-    yield from (f"exit status {each}" for each in (0, CommandError().returncode, terminal.STOPPED))
+    statuses = 0, CommandError().returncode, terminal.UNWRITTEN, terminal.STOPPED
+    yield from (f"exit status {each}" for each in statuses)
 
 
 def command_names() -> list[str]:

@@ -29,15 +29,15 @@ class Row(NamedTuple):
     """
     A live session in the store that it is moved from.
 
-    ``data`` is the session's dict. ``deadline`` is when it expires, in milliseconds since 1970 by the clock of the
-    server here, or None if that is not known. ``began_at`` is when the session began there, in milliseconds by that
+    ``data`` is the session's dict. ``deadline_ms`` is when it expires, in milliseconds since 1970 by the clock of the
+    server here, or None if that is not known. ``began_ms`` is when the session began there, in milliseconds by that
     clock, 0 if it was before the move. ``address`` and ``user_agent`` are those of who used it last, ``""`` if they are
     not known. Only ``movesessions`` stores them: a request that moves a session has newer ones.
     """
 
     data: dict[str, Any]
-    deadline: int | None = None
-    began_at: int = 0
+    deadline_ms: int | None = None
+    began_ms: int = 0
     address: str = ""
     user_agent: str = ""
 
