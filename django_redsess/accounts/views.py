@@ -122,10 +122,10 @@ def own_sessions_view(request: HttpRequest, user: AbstractBaseUser, session: Ses
         "others": total - len(own),
         "total": total,
         "is_moving": bool(moving_from()),
-        "lately": _ended_lately(user),
-        "limit": user_limit.describe_own(user),
+        "ended_sign_ins": _ended_lately(user),
+        "limit_text": user_limit.describe_own(user),
         "time_zone": timezone.get_current_timezone_name(),
-        "zone_js": zone_js(request),
+        "time_zone_script": zone_js(request),
     }
     return render_in_site(request, "sessions.html", context)
 
@@ -260,7 +260,7 @@ def _question_page(
         "row": question.row,
         "form": form,
         "username": user.get_username(),
-        "zone_js": zone_js(request),
+        "time_zone_script": zone_js(request),
     }
     asking = render_in_site(request, "question.html", context)
     if form is not None and form.is_locked:

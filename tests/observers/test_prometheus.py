@@ -140,7 +140,7 @@ def test_refused_sign_ins_are_counted_by_reason(settings, set_limit) -> None:
 @pytest.mark.unit
 @pytest.mark.usefixtures("observed")
 def test_requests_without_proof_are_counted_by_their_outcome() -> None:
-    name = "redsess_sessions_not_proven_total"
+    name = "redsess_requests_not_proven_total"
     before = metrics_of(generate_latest(observer.registry).decode())
     for outcome in ("refused", "refused", "opened"):
         observers.notify_event("session_not_proven", outcome=outcome)

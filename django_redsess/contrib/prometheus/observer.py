@@ -42,7 +42,7 @@ REFUSED = Counter(
     registry=registry,
 )
 NOT_PROVEN = Counter(
-    "redsess_sessions_not_proven",
+    "redsess_requests_not_proven",
     "Requests without proof for a session that is bound to a device: refused, opened as DEVICE_BOUND says, or excused.",
     ["outcome"],
     registry=registry,

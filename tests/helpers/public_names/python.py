@@ -117,7 +117,14 @@ def _of(choices: tuple[Any, ...]) -> str:
 
 def _has_constructor(value: type) -> bool:
     """Tell whether a class itself says what it is made of: the fields of a tuple or dataclass are attributes, too."""
-    return hasattr(value, "_fields") or dataclasses.is_dataclass(value) or _is_ours(vars(value).get("__init__"))
+    own = vars(value).get("__init__")
+    return hasattr(value, "_fields") or dataclasses.is_dataclass(value) or (_is_ours(own) and _names_parameters(own))
+
+
+def _names_parameters(function: Any) -> bool:
+    """Tell whether a constructor takes more than what it passes on to the class above."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(each.kind in named for each in [*inspect.signature(function).parameters.values()][1:])
 
 
 def _is_ours(function: Any) -> bool:
