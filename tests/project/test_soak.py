@@ -58,8 +58,8 @@ def soaked(server, settings, users_in_no_table) -> Iterator[Balancer]:
 class Soaked:
     """A visitor of the site, with all that is known."""
 
-    def __init__(self, balancer: Balancer) -> None:
-        self.ledger, self.account = Ledger(), Account(NAME)
+    def __init__(self, balancer: Balancer, *, guest: bool = False) -> None:
+        self.ledger, self.account = Ledger(), None if guest else Account(NAME)
         self.visitor = Visitor(1, self.account, balancer, self.ledger)
         self.click()
 
@@ -112,6 +112,20 @@ def test_a_session_that_is_gone_is_found(soak) -> None:
     assert soak.faults == ["wrongly out"]
 
 
+@pytest.mark.parametrize("page", [LOOK, CHANGE])
+def test_a_session_of_a_guest_that_is_gone_is_found(soaked, page: str) -> None:
+    soak = Soaked(soaked, guest=True)
+    soak.click(LOOK)
+    SessionStore().delete(soak.key)
+    soak.click(page)
+    assert soak.faults == ["wrongly out"]
+    # Another one begins.
+    soak.click()
+    soak.click(LOOK)
+    soak.click()
+    assert soak.faults == ["wrongly out"]
+
+
 def test_a_change_that_was_lost_is_found(soak, records) -> None:
     put_back = records()
     soak.click()
@@ -153,7 +167,7 @@ def test_a_session_that_is_back_is_found_by_the_copy_of_its_cookie(soak, redis, 
 
 def test_a_session_that_outlives_nights_without_a_visit_is_found(soak) -> None:
     session = soak.visitor.session
-    session.begun = session.keyed = session.asked = Span(0, 1)
+    session.begun = session.proved = session.keyed = session.asked = Span(0, 1)
     session.seen.clear()
     session.seen.append(Span(0, 1))
     soak.ledger.windows["night"] = [Span(2, 3), Span(5, 6)]
@@ -234,6 +248,27 @@ def test_an_end_may_be_lost_in_a_failover_and_only_there(known: Known) -> None:
     ledger = Ledger()
     ledger.windows["loss"] = [Span(12.5, 14) if known is Known.EITHER else Span(14, 15)]
     assert ledger.known(session(ledger, ended=Span(12, 13)), Span(20, 21)) is known
+
+
+@pytest.mark.unit
+def test_a_session_that_was_seen_after_an_end_or_a_failover_must_be_there() -> None:
+    ledger = Ledger()
+    ledger.windows["loss"] = [Span(9, 14)]
+    seen = session(ledger, ended=Span(10, 12))
+    assert ledger.known(seen, Span(16, 17)) is Known.EITHER
+    ledger.prove(seen, Span(16, 17))
+    assert ledger.known(seen, Span(20, 21)) is Known.IN
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(("seen", "asked", "known"), [(20, 20, Known.IN), (11, 20, Known.EITHER), (11, 11, Known.OUT)])
+def test_a_session_outlives_one_night_without_a_visit_and_not_two(seen: int, asked: int, known: Known) -> None:
+    ledger = Ledger()
+    ledger.windows["night"] = [Span(13, 14), Span(25, 26)]
+    idle = session(ledger)
+    idle.seen.append(Span(seen, seen + 1))
+    idle.asked = Span(asked, asked + 1)
+    assert ledger.known(idle, Span(30, 31)) is known
 
 
 @pytest.mark.unit

@@ -101,7 +101,7 @@ def _soak_in(folder: Path, parser: argparse.ArgumentParser, options: argparse.Na
     from tests.soak.shop import running
     from tests.soak.traffic import PRODUCTS, made, recorded
 
-    kinds = [name_of(kind) for kind in (*operations.WEEK, *support.WEEK)]
+    kinds = [name_of(kind) for kind in (*operations.WEEK, *operations.CLOCKS, *support.WEEK)]
     if unknown := set(options.only) - set(kinds):
         parser.error(f"there is no event {min(unknown)}: choose from {', '.join(kinds)}")
     try:

@@ -79,8 +79,9 @@ class Session:
     """
     What one visitor knows of the own session.
 
-    ``seen`` are the last answers, and ``asked`` is the last request, whether it was answered or not. ``keyed`` is the
-    answer that brought the present cookie. ``unsure`` is True once an answer is missing that may have brought another.
+    ``proved`` is the last answer that has shown that the session is there: at first, it began. ``seen`` are the last
+    answers, and ``asked`` is the last request, whether it was answered or not. ``keyed`` is the answer that brought the
+    present cookie. ``unsure`` is True once an answer is missing that may have brought another.
     """
 
     begun: Span
@@ -90,7 +91,7 @@ class Session:
     numbers: list[Held] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keyed = self.asked = self.begun
+        self.proved = self.keyed = self.asked = self.begun
         self.seen = deque([self.begun], maxlen=10)
         self.numbers = self.numbers or [Held(self.begun, None, True)]
 
@@ -140,6 +141,11 @@ class Ledger:
         for account, place in places:
             account.ends[place] = Span(start, time.monotonic())
 
+    def prove(self, session: Session, at: Span) -> None:
+        """An answer has shown that the session is there. What may have ended it before has not."""
+        if not self.touches("loss", at):
+            session.proved, session.unsure = at, False
+
     def fault(self, kind: str, text: str, history: tuple[str, ...] = ()) -> None:
         with self._lock:
             # What is seen while all is being stopped says nothing.
@@ -162,16 +168,18 @@ class Ledger:
     def known(self, session: Session, at: Span) -> Known:
         """Tell whether a request at this time finds the session."""
         must = may = False
+        proved = session.proved
         ends = [*session.account.ends] if session.account else []
         for end in [*ends, session.ended] if session.ended else ends:
-            if not (end.is_before(session.begun) or at.is_before(end)):
+            if not (end.is_before(proved) or at.is_before(end)):
                 may = True
-                must |= session.begun.is_before(end) and end.is_before(at) and not self.touches("loss", end)
+                must |= proved.is_before(end) and end.is_before(at) and not self.touches("loss", end)
         seen = next((each for each in reversed(session.seen) if not self.touches("loss", each)), session.begun)
         nights = self.nights()
         may |= sum(night.end > seen.start and night.start < at.end for night in nights) >= IDLE_NIGHTS
         must |= sum(session.asked.is_before(night) and night.is_before(at) for night in nights) >= IDLE_NIGHTS
-        may |= session.unsure or self.touches("loss", session.keyed) or self.touches("loss", session.begun)
+        lost = self.touches("loss", session.keyed) and not session.keyed.is_before(proved)
+        may |= session.unsure or lost
         return Known.OUT if must else Known.EITHER if may else Known.IN
 
     def may_hold(self, session: Session, number: int | None) -> bool:

@@ -1,21 +1,25 @@
-"""What the people who run the shop do, and what happens to its machines: one after the other."""
+"""What the people who run the shop do, and what happens to its machines and clocks."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from testproject.servers import Server
 from tests.helpers.outages import frozen
 from tests.helpers.running import wait_until
 from tests.soak.ledger import Ledger
 from tests.soak.shop import KINDS, Shop
 
-NIGHT_SECONDS = 24 * 3600
+HOUR_SECONDS = 3600
+
+NIGHT_SECONDS = 24 * HOUR_SECONDS
 
 AFTER = 3
 """Seconds after an event in which a process may still meet what was."""
@@ -32,6 +36,7 @@ class Operations:
 
     def __init__(self, shop: Shop, ledger: Ledger, chance: random.Random) -> None:
         self._shop, self._ledger, self._chance = shop, ledger, chance
+        self._servers = threading.Lock()
 
     # Deploys.
 
@@ -96,62 +101,66 @@ class Operations:
 
     def kill_server(self) -> None:
         """Kill the master. What it has just acknowledged may be lost, and nothing else."""
-        with self._ledger.announced("outage", after=AFTER), self._ledger.announced("loss", before=UNSENT):
+        with self._outage(), self._ledger.announced("loss", before=UNSENT):
             master = self._shop.servers.master()
             master.stop()
-            wait_until(lambda: self._shop.servers.master() is not master, seconds=PATIENCE)
+            self._wait_for_another_than(master)
             self._shop.restart(master)
-            wait_until(self._shop.servers.in_place, seconds=PATIENCE)
+            self._wait_until_in_place()
 
     def freeze_server(self) -> None:
         """Freeze the master for less time than the sentinel waits. Nothing is lost."""
-        with self._ledger.announced("outage", after=AFTER), frozen(self._shop.servers.master()):
+        with self._outage(), frozen(self._shop.servers.master()):
             time.sleep(2)
 
     def freeze_server_for_long(self) -> None:
         """Freeze the master until a replica is the master. When it goes on, it does not know that at once."""
-        with self._ledger.announced("outage", after=AFTER), self._ledger.announced("loss", before=UNSENT, after=AFTER):
+        with self._outage(), self._ledger.announced("loss", before=UNSENT, after=AFTER):
             master = self._shop.servers.master()
             with frozen(master):
-                wait_until(lambda: self._shop.servers.master() is not master, seconds=PATIENCE)
-            wait_until(self._shop.servers.in_place, seconds=PATIENCE)
+                self._wait_for_another_than(master)
+            self._wait_until_in_place()
 
     def fail_over(self) -> None:
         """Make a replica the master by plan, with writes paused before. Nothing is lost."""
-        with self._ledger.announced("outage", after=AFTER):
+        with self._outage():
             master = self._shop.servers.master()
             self._shop.servers.pause_writes()
             self._shop.servers.fail_over()
-            wait_until(lambda: self._shop.servers.master() is not master, seconds=PATIENCE)
-            wait_until(self._shop.servers.in_place, seconds=PATIENCE)
+            self._wait_for_another_than(master)
+            self._wait_until_in_place()
 
-    # Clocks.
+    @contextmanager
+    def _outage(self) -> Iterator[None]:
+        # One after the other: what may be lost in two of them at the same time, nobody promises.
+        with self._servers, self._ledger.announced("outage", after=AFTER):
+            yield
+
+    def _wait_for_another_than(self, master: Server) -> None:
+        wait_until(lambda: self._shop.servers.master() is not master, seconds=PATIENCE)
+
+    def _wait_until_in_place(self) -> None:
+        wait_until(self._shop.servers.in_place, seconds=PATIENCE)
+
+    # Clocks. By them, the replicas have not answered for so long, and the master refuses until they do.
 
     def night(self) -> None:
         """Let a day pass: the clock of the servers jumps."""
-        with self._clock_jumps(), self._ledger.announced("night"):
-            self._shop.step(NIGHT_SECONDS)
-            self._wait_for_clock()
+        with self._outage(), self._ledger.announced("night"):
+            self._step(NIGHT_SECONDS)
 
     def step_back(self) -> None:
         """Let the clock be an hour late for a while. Nobody is signed out."""
-        with self._clock_jumps():
-            self._shop.step(-3600)
-            self._wait_for_clock()
+        with self._outage():
+            self._step(-HOUR_SECONDS)
             time.sleep(2)
-            self._shop.step(3600)
-            self._wait_for_clock()
+            self._step(HOUR_SECONDS)
 
-    def _wait_for_clock(self) -> None:
-        expected = time.time() + self._shop.ahead_by_seconds
-        wait_until(lambda: all(abs(each.client.time()[0] - expected) < 60 for each in self._shop.servers.servers))
-
-    @contextmanager
-    def _clock_jumps(self) -> Iterator[None]:
-        # By the clock, the replicas have not answered for so long: the master refuses until they do.
-        with self._ledger.announced("outage", after=AFTER):
-            yield
-            wait_until(self._shop.servers.in_place, seconds=PATIENCE)
+    def _step(self, seconds: int) -> None:
+        self._shop.step(seconds)
+        at = time.time() + self._shop.ahead_by_seconds
+        wait_until(lambda: all(abs(each.client.time()[0] - at) < 60 for each in self._shop.servers.servers))
+        self._wait_until_in_place()
 
 
 Operation = Callable[[Operations], None]
@@ -168,7 +177,8 @@ WEEK: dict[Operation, int] = {
     Operations.freeze_server: 2,
     Operations.freeze_server_for_long: 1,
     Operations.fail_over: 2,
-    Operations.step_back: 1,
-    Operations.night: 7,
 }
 """How often each happens in a week."""
+
+CLOCKS: dict[Operation, int] = {Operations.night: 7, Operations.step_back: 1}
+"""The same, of what happens beside those."""

@@ -6,11 +6,12 @@ from collections import Counter
 
 from tests.soak import operations, support
 from tests.soak.gauges import DESCRIPTORS, MEMORY_MIB, MEMORY_SHARE, Growth
-from tests.soak.ledger import Ledger
+from tests.soak.ledger import Fault
 from tests.soak.run import Run, name_of
 
 KINDS = ("lost", "wrongly in", "wrongly out", "unexplained", "failed", "oracle")
-SHOWN_MAX = 10
+SHOWN_MAX = 3
+"""So many faults of each kind are shown."""
 
 
 def passes(run: Run) -> bool:
@@ -27,15 +28,19 @@ def report(run: Run, *, seed: int, interrupted: bool = False) -> str:
         *((name, str(counts[name])) for name in ("requests", "sign-ins", "sign-outs", "found out", "blocked")),
         ("refused in outages", str(counts["refused"])),
         ("unanswered by a killed process", str(counts["unanswered"])),
-        *((name, str(counts[name])) for name in map(name_of, (*operations.WEEK, *support.WEEK)) if counts[name]),
+        *(
+            (name, str(counts[name]))
+            for name in map(name_of, (*operations.WEEK, *operations.CLOCKS, *support.WEEK))
+            if counts[name]
+        ),
         *((kind, str(faults[kind])) for kind in KINDS),
         *(row for growth in run.gauges.growths() for row in _rows(growth)),
     ]
-    shown = ledger.faults[:SHOWN_MAX]
+    shown = [fault for kind in KINDS for fault in [each for each in ledger.faults if each.kind == kind][:SHOWN_MAX]]
     return "\n".join(
         [
             *(f"{name:32} {value}" for name, value in lines),
-            *(_fault_text(ledger, number) for number in range(len(shown))),
+            *map(_fault_text, shown),
             passed if passes(run) else f"FAILED (seed {seed})",
         ]
     )
@@ -53,7 +58,6 @@ def _rows(growth: Growth) -> list[tuple[str, str]]:
     ]
 
 
-def _fault_text(ledger: Ledger, number: int) -> str:
-    fault = ledger.faults[number]
+def _fault_text(fault: Fault) -> str:
     history = "".join(f"\n      {line}" for line in fault.history)
     return f"\n{fault.at:7.1f} s  {fault.kind}: {fault.text}{history}"

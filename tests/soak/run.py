@@ -1,4 +1,4 @@
-"""A run: visitors who click, and beside them two programs of events, until the time is over."""
+"""A run: visitors who click, and beside them programs of events, until the time is over."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ THREADS = 8
 
 SHOWN_SECONDS, MEASURED_SECONDS = 30, 5
 """How often a line says how it goes, and how often processes are measured."""
+
+SHOWN_LETTERS = 200
 
 GUESTS = 5
 """One in so many visitors is a guest."""
@@ -55,6 +57,10 @@ class Run:
         of_operations = Operations(self.shop, self.ledger, random.Random(f"operations {self._seed}"))
         of_support = Support(self.shop, self.ledger, self.accounts, random.Random(f"support {self._seed}"))
         lanes = [(of_operations, operations.WEEK), (of_support, support.WEEK)]
+        if self.shop.clock:
+            lanes.append((of_operations, operations.CLOCKS))
+        else:
+            self.say("no nights: faketime is not installed")
         threads = [threading.Thread(target=self._events, args=(*lane, only)) for lane in lanes]
         traffic = threading.Thread(target=self._traffic, args=(clicks,))
         try:
@@ -94,7 +100,7 @@ class Run:
         """Let the events of a week happen, each at a time of its own; one that is late begins at once."""
         counts = {kind: 1 for kind in week if name_of(kind) in only} if only else week
         kinds = [kind for kind, count in counts.items() for _ in range(count)]
-        chance = random.Random(f"{type(of).__name__} in order {self._seed}")
+        chance = random.Random(f"{len(week)} kinds in order {self._seed}")
         chance.shuffle(kinds)
         for place, kind in enumerate(kinds):
             due = self.ledger.began + self._seconds * (place + chance.random()) / len(kinds)
@@ -144,7 +150,7 @@ class Run:
             time.sleep(MEASURED_SECONDS)
             self.measure()
             for fault in self.ledger.faults[told:]:
-                self.say(f"FAULT  {fault.kind}  {fault.text}")
+                self.say(f"FAULT  {fault.kind}  {fault.text[:SHOWN_LETTERS]}")
             told = len(self.ledger.faults)
             if time.monotonic() - shown >= SHOWN_SECONDS:
                 shown = time.monotonic()

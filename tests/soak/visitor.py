@@ -151,10 +151,11 @@ class Visitor:
         session = self.session
         assert session
         known, name = answer.known, session.account.name if session.account else ""
-        is_in = answer.who == name and (bool(name) or number is not None or not changed)
+        # A guest whose session is gone is told so by the cookie that is deleted, or by another number.
+        is_in = answer.who == name and bool(self._cookie) and (bool(name) or number is not None or not changed)
         if answer.who not in (name, ""):
             self._wrong("wrongly in", f"is {answer.who!r}")
-        if is_in and known is Known.OUT and (name or changed):
+        if is_in and known is Known.OUT:
             self._wrong("wrongly in", "must be out")
         if not is_in and known is Known.IN:
             self._wrong("wrongly out", f"got {answer.text[:20]!r}")
@@ -163,6 +164,7 @@ class Visitor:
             self._copies.append(Copy(self._sent, session))
             self.session = None
             return
+        self._ledger.prove(session, answer.at)
         if changed:
             if not self._ledger.may_hold(session, number):
                 self._wrong("lost", f"holds {number}, and not {session.numbers[-1].number}")
@@ -206,7 +208,7 @@ class Visitor:
             elif self._ledger.touches("rotation", since):
                 # It may have brought a session of an older SECRET_KEY another cookie.
                 self.session.unsure = True
-            if self._cookie != self._sent:
+            if self._cookie and self._cookie != self._sent:
                 self.session.keyed = answer.at
         return answer
 
