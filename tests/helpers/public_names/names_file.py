@@ -23,6 +23,7 @@ KINDS: Mapping[str, Callable[[], Iterable[str]]] = {
     "Signals": source.signals,
     "Settings": site.settings,
     "Environment variables": site.environment,
+    "Ready-made messages": site.message_codes,
     "Commands": site.commands,
     "Extras": site.extras,
     "pytest": source.fixtures,

@@ -22,6 +22,7 @@ from django_redsess.accounts import urls as accounts_urls
 from django_redsess.contrib.api import urls as api_urls
 from django_redsess.management import terminal
 from django_redsess.templatetags import viewed_items
+from django_redsess.user_messages import OWN_MESSAGES
 from docs._ext import facts
 from release.environments import FOR_DEVELOPERS
 from tests.helpers.public_names import source
@@ -101,6 +102,11 @@ def models() -> Iterator[str]:
 def _column(field: Any) -> str:
     length = f"({field.max_length})" if field.max_length else ""
     return f"{field.get_internal_type()}{length} {field.column}{' null' if field.null else ''}"
+
+
+def message_codes() -> Iterator[str]:
+    """Return the codes of the ready-made messages that the package gives by itself. ``END_MESSAGES`` has the others."""
+    yield from OWN_MESSAGES
 
 
 def permissions() -> Iterator[str]:
