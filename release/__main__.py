@@ -45,7 +45,7 @@ examples:
 LEFT = """
 What is left to do. The first command can't be undone: the workflow uploads what the tag has.
 
-  git push --atomic origin main {version}
+  git push origin {version}
 
 Then approve the environment `pypi` of the workflow "Release", and compare its hashes with those above. Without the
 workflow, upload by hand:
@@ -53,7 +53,11 @@ workflow, upload by hand:
   {twine} upload dist/*.tar.gz dist/*.whl
   gh release create {version} --verify-tag {pre}dist/*
 
-To undo all of this before the push:
+Once the files are on the package index, main may say so:
+
+  git push origin main
+
+To undo all of this before the first push:
 
   git tag --delete {version} && git reset --keep {head}
 """

@@ -5,6 +5,8 @@ import sys
 import tarfile
 import venv
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,12 @@ saved = SessionStore()
 saved["basket"] = 3
 saved.save()
 print(Path(django_redsess.__file__).parent, SessionStore(saved.session_key)["basket"])
+"""
+
+
+THE_USER = """
+from django.contrib.auth.models import User
+user = User.objects.get()
 """
 
 
@@ -74,7 +82,24 @@ def sign_in(address: str) -> requests.Session:
     return browser
 
 
-def test_a_new_project_in_an_empty_environment_follows_the_readme(built: Path, tmp_path: Path, server: Server) -> None:
+@contextmanager
+def served(environment: Path, folder: Path, variables: dict[str, str]) -> Iterator[str]:
+    """Serve a project by ``runserver``; the value is its address."""
+    port = free_port()
+    command = [environment / "bin" / "python", "manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"]
+    with (folder / "log").open("wb") as log:
+        site = subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: "Quit the server" in (folder / "log").read_text(), seconds=60)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        site.kill()
+        site.wait()
+
+
+def test_a_new_project_follows_the_readme_and_works_without_the_package_again(
+    built: Path, tmp_path: Path, server: Server
+) -> None:
     [wheel] = built.glob("*.whl")
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=True)
@@ -100,8 +125,9 @@ def test_a_new_project_in_an_empty_environment_follows_the_readme(built: Path, t
     run("-m", "django", "startproject", "trial", ".")
     address = "redis://127.0.0.1:6379/1"
     assert address in settings
-    with (tmp_path / "trial" / "settings.py").open("a") as file:
-        file.write(settings.replace(address, server.url))
+    file = tmp_path / "trial" / "settings.py"
+    without = file.read_text()
+    file.write_text(without + settings.replace(address, server.url))
     assert {"manage.py migrate", "manage.py check"} <= set(commands)
     said = {command: run(*command.split()) for command in commands}
     assert "no issues" in said["manage.py check"]
@@ -110,22 +136,22 @@ def test_a_new_project_in_an_empty_environment_follows_the_readme(built: Path, t
     assert basket == "3"
     assert files_of(Path(installed)) == files_of(PACKAGE)
     run("manage.py", "createsuperuser", "--noinput", "--username", "ada", "--email", "ada@example.org")
-    port = free_port()
-    serve = [environment / "bin" / "python", "manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"]
-    with (tmp_path / "log").open("wb") as log:
-        site = subprocess.Popen(serve, cwd=tmp_path, env=variables, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: "Quit the server" in (tmp_path / "log").read_text(), seconds=60)
-        page = sign_in(f"http://127.0.0.1:{port}").get(
-            f"http://127.0.0.1:{port}/admin/django_redsess/onlinesession/", timeout=20
-        )
-    finally:
-        site.kill()
-        site.wait()
+    with served(environment, tmp_path, variables) as site:
+        browser = sign_in(site)
+        page = browser.get(f"{site}/admin/django_redsess/onlinesession/", timeout=20)
+        [code] = [block.text for block in blocks(README) if "online.end_user(user)" in block.text]
+        run("manage.py", "shell", "--no-imports", "--command", f"{THE_USER}{code}")
+        assert browser.get(f"{site}/admin/", timeout=20).url == f"{site}/admin/login/?next=/admin/"
     assert page.status_code == 200
     assert ">ada<" in page.text
     # What the extra `browsers` is for.
     assert "Firefox 145 on Linux" in page.text
+    file.write_text(without)
+    run("-m", "pip", "uninstall", "--yes", "--quiet", "django-redsess")
+    assert not Path(installed).exists()
+    assert "no issues" in run("manage.py", "check")
+    with served(environment, tmp_path, variables) as site:
+        sign_in(site)
 
 
 def test_the_sdist_has_all_that_its_tests_import_and_no_results(built: Path, tmp_path: Path) -> None:
