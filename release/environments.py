@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from release.failure import ReleaseError
 
 FOR_DEVELOPERS = {"bench", "demo", "dev", "docs", "mariadb", "matrix", "peers", "release", "test"}
@@ -37,6 +40,13 @@ def install(environment: Path, *arguments: str | Path) -> Path:
     python = environment / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *arguments)
     return python
+
+
+def requirements_of_sites(project: Mapping[str, Any]) -> set[str]:
+    """Return the names of what the package needs, and its extras that a site may install; of pyproject.toml."""
+    extras = project["project"]["optional-dependencies"]
+    texts = [text for name in set(extras) - FOR_DEVELOPERS for text in extras[name]]
+    return {canonicalize_name(Requirement(text).name) for text in [*project["project"]["dependencies"], *texts]}
 
 
 def extras_of_sites(project: Mapping[str, Any]) -> str:

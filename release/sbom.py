@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Collection
 from importlib.metadata import distributions
 from pathlib import Path
@@ -17,8 +18,9 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
+from packaging.utils import canonicalize_name
 
-from release.environments import extras_of_sites, install, run
+from release.environments import extras_of_sites, install, requirements_of_sites, run
 from release.failure import ReleaseError
 from release.repository import project
 
@@ -64,6 +66,11 @@ def describe(python: Path, pyproject: Path, wheel: Path, required: Collection[st
     root = bom.metadata.component
     assert root is not None
     root.purl = PackageURL("pypi", name=root.name, version=root.version)
+    names = {component.bom_ref: canonicalize_name(component.name) for component in bom.components}
+    asked = requirements_of_sites(tomllib.loads(pyproject.read_text(encoding="utf-8")))
+    [edges] = [each for each in bom.dependencies if each.ref == root.bom_ref]
+    # cyclonedx-py counts the extras of developers, too, whose packages another one may have brought.
+    edges.dependencies = [each for each in edges.dependencies if names[each.ref] in asked]
     root.hashes.add(HashType(alg=HashAlgorithm.SHA_256, content=digest))
     text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2)
     if problem := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):

@@ -8,11 +8,15 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from release.environments import FOR_DEVELOPERS, extras_of_sites
 from release.repository import status, today
@@ -124,12 +128,32 @@ def test_a_release_is_tagged_and_anybody_can_verify_it_as_the_guide_says(tmp_pat
     assert "is there already" in ada.release(ada.version).stderr
 
 
+def asked_by(wheel: Path) -> set[str]:
+    """Return the names of what a wheel asks for, with the extras of sites."""
+    extras = extras_of_sites(tomllib.loads((ROOT / "pyproject.toml").read_text())).split(",")
+    requirements = [Requirement(text) for text in metadata_of(wheel).get_all("Requires-Dist")]
+    return {
+        canonicalize_name(each.name)
+        for each in requirements
+        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras)
+    }
+
+
+def metadata_of(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as packed:
+        [text] = [packed.read(name) for name in packed.namelist() if name.endswith("/METADATA")]
+    return message_from_bytes(text)
+
+
 def check_texts(ada: Maintainer) -> None:
     """Check that neither the release's commit nor the README of its wheel says that nothing was released."""
     [wheel] = ada.clone.glob("dist/*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        [metadata] = [packed.read(name).decode() for name in packed.namelist() if name.endswith("/METADATA")]
-    for text in (metadata, ada.read("README.rst"), ada.read("docs/howto/install.rst"), ada.read("docs/tutorial.rst")):
+    for text in (
+        metadata_of(wheel).get_payload(),
+        ada.read("README.rst"),
+        ada.read("docs/howto/install.rst"),
+        ada.read("docs/tutorial.rst"),
+    ):
         assert 'python -m pip install "django-redsess[browsers]" hiredis\n' in text
         assert not UNRELEASED.search(text)
 
@@ -147,7 +171,10 @@ def check_sbom(path: Path) -> None:
     assert not {"pip", "setuptools", "django-redsess", "pytest"} & set(scopes)
     assert str(ROOT) not in text
     assert "file:" not in text
-    [digest] = said["metadata"]["component"]["hashes"]
+    root = said["metadata"]["component"]
+    [direct] = [each["dependsOn"] for each in said["dependencies"] if each["ref"] == root["bom-ref"]]
+    assert {canonicalize_name(ref.partition("==")[0]) for ref in direct} == asked_by(next(path.parent.glob("*.whl")))
+    [digest] = root["hashes"]
     assert f"{digest['content']}  {next(path.parent.glob('*.whl')).name}\n" in (path.parent / "SHA256SUMS").read_text()
 
 
