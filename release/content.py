@@ -13,7 +13,7 @@ PATTERNS = Path(__file__).parent / "wheel-content.txt"
 PACKAGE = "django_redsess/"
 
 NOT_IN_SDIST = re.compile(
-    r"benchmarks/results/|\.ci/|\.github/(?!workflows/)|\.(?!gitignore$|readthedocs\.yaml$|github/)[^/]*$"
+    r"benchmarks/results/|\.github/(?!workflows/)|\.(?!gitignore$|readthedocs\.yaml$|github/)[^/]*$"
 )
 """Files of the repository that the sdist leaves out."""
 

@@ -13,14 +13,19 @@ import pytest
 from release.repository import ROOT, SIGNERS, TOP_HEADING
 
 
+def skip_without_repository() -> None:
+    """Skip the test in an sdist: it has no commits."""
+    if not (ROOT / ".git").exists():
+        if "REDSESS_SKIP_NOTHING" in os.environ:
+            raise pytest.UsageError("releases are tested in a clone of the repository")
+        pytest.skip("an sdist has no repository to clone")
+
+
 class Maintainer:
     """Somebody with a home of their own, a key of SSH that signs, and a clone on the branch main."""
 
     def __init__(self, folder: Path) -> None:
-        if not (ROOT / ".git").exists():
-            if "REDSESS_SKIP_NOTHING" in os.environ:
-                raise pytest.UsageError("releases are tested in a clone of the repository")
-            pytest.skip("an sdist has no repository to clone")
+        skip_without_repository()
         self.home, self.clone = folder / "home", folder / "origin" / "django-redsess"
         self.home.mkdir(parents=True)
         # In a container, the repository may belong to another user.

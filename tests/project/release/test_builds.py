@@ -20,7 +20,7 @@ from release import builds, content
 from release.failure import ReleaseError
 from release.repository import ROOT, commit_time, files, git
 from tests.helpers.clocks import stepped
-from tests.project.release.clones import Maintainer
+from tests.project.release.clones import Maintainer, skip_without_repository
 
 BUILD = """
 import json, sys
@@ -52,6 +52,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def commit() -> str:
     """The commit that is built. Somebody may commit while tests run."""
+    skip_without_repository()
     return git("rev-parse", "HEAD")
 
 
