@@ -25,6 +25,7 @@ KINDS: Mapping[str, Callable[[], Iterable[str]]] = {
     "Environment variables": site.environment,
     "Ready-made messages": site.message_codes,
     "Commands": site.commands,
+    "Counts of commands": site.counts,
     "Extras": site.extras,
     "pytest": source.fixtures,
     "Apps and models": site.models,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig, apps
@@ -21,6 +23,7 @@ from django_redsess import conf
 from django_redsess.accounts import urls as accounts_urls
 from django_redsess.contrib.api import urls as api_urls
 from django_redsess.management import terminal
+from django_redsess.management.commands.cleansessions import COMPARED
 from django_redsess.templatetags import viewed_items
 from django_redsess.user_messages import OWN_MESSAGES
 from docs._ext import facts
@@ -61,6 +64,38 @@ def commands() -> Iterator[str]:
                 yield " ".join(filter(None, (name, option, _value(action))))
     statuses = 0, CommandError().returncode, terminal.UNWRITTEN, terminal.STOPPED
     yield from (f"exit status {each}" for each in statuses)
+
+
+LINES_OF_JSON = ("counts", "confirmed", "who", "words")
+"""The variables of commands whose dicts are printed with ``--json``."""
+
+
+def counts() -> Iterator[str]:
+    """Return the fields of the lines with counts that commands print with ``--json``."""
+    for path in sorted(source.PACKAGE.rglob("commands/[a-z]*.py")):
+        found = _printed(path)
+        if path.stem == "cleansessions":
+            found |= set(COMPARED)
+        if "(CleaningCommand)" in path.read_text(encoding="utf-8"):
+            found |= _printed(source.PACKAGE / "management" / "cleaning_command.py", ("facts",))
+        yield from (f"{path.stem} --json: {field}" for field in found)
+
+
+def _printed(path: Path, variables: Sequence[str] = LINES_OF_JSON) -> set[str]:
+    """Return the keys of dicts that are assigned to these variables, and what methods that print JSON are given."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Assign) and {*map(_name_of, node.targets)} & {*variables}:
+            dicts = (each for each in ast.walk(node.value) if isinstance(each, ast.Dict))
+            found |= {str(key.value) for each in dicts for key in each.keys if isinstance(key, ast.Constant)}
+        elif isinstance(node, ast.Call) and _name_of(node.func) in ("_print_json", "_print_result"):
+            found |= {each.arg for each in node.keywords if each.arg}
+            found |= {str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant)}
+    return found
+
+
+def _name_of(node: ast.expr) -> str:
+    return getattr(node, "attr", getattr(node, "id", ""))
 
 
 def command_names() -> list[str]:
