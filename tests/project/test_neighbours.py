@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.neighbours import __main__ as neighbours
-from tests.neighbours.environments import check_out
+from tests.neighbours.environments import Environment, check_out
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +133,18 @@ def test_a_repository_without_that_tag_is_at_its_newest_commit(clone: Path) -> N
     newest = git(clone, "rev-parse", "HEAD")
     assert (check_out(clone, "1"), check_out(clone, "1.5.1")) == (newest, newest)
     assert (clone / "module.py").read_text() == "NUMBER = 2\n"
+
+
+def test_the_version_is_that_which_is_installed(tmp_path: Path) -> None:
+    # A repository without the tag of the newest release may have another one.
+    environment = Environment(tmp_path / "made-up", seconds=0)
+    assert environment.version == ""
+    (environment.folder / "source" / "made_up-1.5").mkdir(parents=True)
+    assert environment.version == "1.5"
+    installed = environment.folder / "environment/lib/python3.13/site-packages/made_up-1.6.dev3.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: made-up\nVersion: 1.6.dev3\n")
+    assert environment.version == "1.6.dev3"
 
 
 def test_the_tests_of_a_repository_are_run_and_the_result_says_which(folder: Path, capsys: Any) -> None:

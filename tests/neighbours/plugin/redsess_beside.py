@@ -3,7 +3,7 @@ The plugin for pytest that brings this package into the tests of another one.
 
 It is loaded by ``-p``, before any conftest, and wraps ``django.setup``: that is what all suites call once their
 settings are complete, whether these are a module or the arguments of ``settings.configure()``. No file of theirs is
-changed.
+changed. Passwords are hashed fast in all runs.
 
 ``REDSESS_BESIDE`` says what is used: ``theirs``, ``engine`` or ``middleware`` (engine and middleware), ``REDSESS_URL``
 where the server is, and ``REDSESS_OUTCOMES`` to which file the outcomes go.
@@ -17,6 +17,7 @@ import django
 import pytest
 from django.conf import settings
 
+FAST_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"
 DJANGOS_MIDDLEWARE = "django.contrib.sessions.middleware.SessionMiddleware"
 BESIDE = os.environ["REDSESS_BESIDE"]
 
@@ -25,6 +26,9 @@ _setup = django.setup
 
 @functools.wraps(_setup)
 def setup(*args, **kwargs):
+    # Most of the time of such tests goes into hashes of passwords.
+    if FAST_HASHER not in settings.PASSWORD_HASHERS:
+        settings.PASSWORD_HASHERS = [FAST_HASHER, *settings.PASSWORD_HASHERS]
     if BESIDE != "theirs" and "django_redsess" not in settings.INSTALLED_APPS:
         settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "django_redsess"]
         settings.SESSION_ENGINE = "django_redsess.backend"
