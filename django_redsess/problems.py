@@ -36,6 +36,7 @@ AUTHENTICATION_REQUIRED = ProblemType("authentication-required", 403, "The user 
 WRONG_PASSWORD = ProblemType("wrong-password", 403, "The password is wrong.")
 SIGN_IN_REFUSED = ProblemType("sign-in-refused", 403, "The user may not sign in.")
 TOO_MANY_SESSIONS = ProblemType("too-many-sessions", 403, "The user has as many sessions as allowed.")
+TOO_MANY_TO_COUNT = ProblemType("too-many-to-count", 403, "A rule of the site is asked about too many sessions.")
 NO_SUCH_URL = ProblemType("no-such-url", 404, "There is no such URL.")
 NO_SUCH_PAGE = ProblemType("no-such-page", 404, "The admin of this site does not have the page.")
 NO_SUCH_SESSION = ProblemType("no-such-session", 404, "There is no such session.")

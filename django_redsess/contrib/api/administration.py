@@ -52,7 +52,14 @@ from django_redsess.online.labels import server_time
 from django_redsess.online.listing import Position, position_of
 from django_redsess.online.searching import SCAN_LIMIT
 from django_redsess.permissions import rules, users_have
-from django_redsess.problems import NO_SUCH_BLOCK, NO_SUCH_PAGE, NO_SUCH_SESSION, NO_SUCH_USER, WRONG_VALUE
+from django_redsess.problems import (
+    NO_SUCH_BLOCK,
+    NO_SUCH_PAGE,
+    NO_SUCH_SESSION,
+    NO_SUCH_USER,
+    TOO_MANY_TO_COUNT,
+    WRONG_VALUE,
+)
 from django_redsess.querysets import SessionQuerySet, users_by_id
 from django_redsess.session.store import user_id_of
 
@@ -346,8 +353,8 @@ def count_sessions(request: Any) -> Any:
     """
     Count the sessions that you may see.
 
-    If the site has a rule for each session, at most 10 000 are counted: the answer is 403 above that. Needs the
-    permission `view_onlinesession`.
+    If the site has a rule for each session, at most 10 000 are counted: above that, the answer is 403 with the type
+    `too-many-to-count`. Needs the permission `view_onlinesession`.
     """
     listed = request.access.sessions()
     counted = {"signed_in": listed, "guests": listed.only_guests(), "active": listed.active()}
@@ -362,8 +369,10 @@ def _count_visible(request: Any, sessions: SessionQuerySet) -> int:
     for rows in sessions.in_pages(ROWS_AT_ONCE):
         looked, seen = looked + len(rows), seen + sum(map(may_see, rows))
         if looked > SCAN_LIMIT:
-            text = "The rules of this site are asked about each session, and more than {:,} are too many to count."
-            raise PermissionDenied(text.format(SCAN_LIMIT))
+            text = (
+                f"The rule may_see() of this site is asked about each session, and at most {SCAN_LIMIT:,} are counted"
+            )
+            raise ProblemError(TOO_MANY_TO_COUNT, f"{text}. A rule visible_sessions() has no such limit.")
     return seen
 
 

@@ -45,7 +45,7 @@ ABOUT = (
 ERRORS = {
     401: "Nobody is signed in.",
     403: "You may not do this; or the CSRF token is missing or wrong; or the password has to be given first, or was "
-    "wrong; or django-allauth asks first, at `url`. `type` tells these apart.",
+    "wrong; or django-allauth asks first, at `url`; or there are too many sessions to count. `type` tells these apart.",
     404: "There is none, or it is over.",
     413: "The body is too large.",
     414: "The URL is longer than the web server takes. It answers as it likes.",
