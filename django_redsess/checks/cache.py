@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -164,9 +165,20 @@ def check_timeouts(**kwargs: Any) -> list[checks.CheckMessage]:
             # Other backends get a default from this app.
             named = " and ".join(missing)
             add = f"Remove {named} from {_name_of_options()}, or set 0.5 there: the default for sessions is 0.5."
+        elif misspelt := ", ".join(_misspelt_timeouts()):
+            add = f"Did you mean {misspelt}? {add}"
         message = f"{name_of_cache()} sets no {' and no '.join(missing)} for {whose}."
         found.append(problem("W010", message, f"{add} {effect}"))
     return found
+
+
+def _misspelt_timeouts() -> Iterator[str]:
+    """Yield names in OPTIONS that are nearly those of time-outs. django-redis ignores names that it does not know."""
+    options = settings.CACHES[settings.SESSION_CACHE_ALIAS].get("OPTIONS", {})
+    known = ("SOCKET_CONNECT_TIMEOUT", "SOCKET_TIMEOUT")
+    for name in map(str, options):
+        if name not in known and (meant := get_close_matches(name.upper(), known, n=1, cutoff=0.85)):
+            yield f"{meant[0]!r}, not {name!r}"
 
 
 @checks.register(checks.Tags.caches)

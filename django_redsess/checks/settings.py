@@ -316,6 +316,8 @@ def check_login_url(**kwargs: Any) -> list[checks.CheckMessage]:
         'Visitors of "Your devices" who are not signed in are sent there, also from links in mails. Set LOGIN_URL to '
         "the path, or to the name of the URL, of your sign-in page."
     )
+    if _leads_somewhere("admin:login"):
+        hint += " Where only staff sign in, 'admin:login' is that of the admin."
     return [problem("W084", message, hint)]
 
 

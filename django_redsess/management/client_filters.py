@@ -47,6 +47,11 @@ def client_filters(options: Mapping[str, Any]) -> SearchFilters:
     }
 
 
+def about_empty_list(filters: SearchFilters) -> str:
+    """Return how a sentence begins that says why nothing is found: the networks were in empty lists. Else ``""``."""
+    return "The list of networks is empty. " if filters["network"] is not None and not filters["network"] else ""
+
+
 def _networks(named: Sequence[str]) -> Sequence[str]:
     # A program may give one text.
     found = list[str]()

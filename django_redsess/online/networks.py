@@ -20,6 +20,9 @@ Networks = tuple[str, ...]
 FROM_FILE = "@"
 """Before the name of a file that lists networks, as an argument of a command."""
 
+LINES_MAX = 100_000
+"""The most lines of a file that lists networks. That many take seconds to read, in each process."""
+
 Stamp = tuple[int, int, int]
 """Tells versions of a file apart."""
 
@@ -132,6 +135,8 @@ def read_networks(path: str | os.PathLike[str]) -> Networks:
     try:
         with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
+                if number > LINES_MAX:
+                    raise NetworkListError(f"{path} has more than {LINES_MAX:,} lines. Join neighbouring networks.")
                 text = line.partition("#")[0].strip()
                 if not text:
                     continue

@@ -160,6 +160,19 @@ def test_a_connection_without_time_outs_is_warned_of(set_cache) -> None:
         assert found() == ["W010"]
 
 
+@pytest.mark.parametrize("name", ["SOCKET_TIMOUT", "socket_timeout", "SOCKET_TIMEOUTS"])
+def test_a_misspelt_time_out_is_named(set_cache, name: str) -> None:
+    set_cache(SOCKET_TIMEOUT=None, SOCKET_KEEPALIVE=True, IGNORE_EXCEPTIONS=True, **{name: 0.5})
+    [warning] = messages()
+    assert warning.hint.startswith(f"Did you mean 'SOCKET_TIMEOUT', not {name!r}? Add to OPTIONS: ")
+
+
+def test_options_of_other_names_are_not_taken_for_time_outs(set_cache) -> None:
+    set_cache(SOCKET_TIMEOUT=None, SOCKET_KEEPALIVE=True, SOCKET_TYPE=1, TIMEOUT=5, CONNECT_TIMEOUT=5)
+    [warning] = messages()
+    assert warning.hint.startswith("Add to OPTIONS: ")
+
+
 @pytest.fixture
 def set_sentinel(set_cache, silent) -> SetCache:
     """Return a function that puts an entry of CACHES behind a sentinel, which never answers."""

@@ -17,6 +17,7 @@ from django_redsess import backend
 from django_redsess.checks.settings import SYNONYMS
 from django_redsess.conf import LARGEST, SETTINGS, conf
 from django_redsess.middleware import SessionMiddleware
+from django_redsess.online.networks import LINES_MAX
 from django_redsess.permissions import Rules
 from tests.helpers.checks import SetCache, found, messages
 from tests.helpers.site import SESSION as OURS
@@ -267,6 +268,11 @@ def test_lists_of_networks_that_can_not_be_used_are_named(settings, tmp_path) ->
     assert found() == ["E135", "E135", "E136"]
     settings.REDSESS = {"NETWORKS": {"tor": good}}
     assert found() == []
+    long = tmp_path / "long"
+    long.write_text("# nothing\n" * (LINES_MAX + 1))
+    settings.REDSESS = {"NETWORKS": {"long": long}}
+    [error] = messages()
+    assert (error.id, "more than 100,000 lines" in error.msg) == ("django_redsess.E135", True)
     settings.REDSESS = {"NETWORKS": [good]}
     assert found() == ["E003"]
 
@@ -402,5 +408,6 @@ def test_the_address_of_the_site_must_be_a_url(settings) -> None:
 def test_pages_of_own_sessions_need_a_page_to_sign_in(settings, login_url: str, ids: list[str]) -> None:
     settings.LOGIN_URL = login_url
     assert found() == ids
+    assert all("'admin:login'" in message.hint for message in messages())
     settings.ROOT_URLCONF = "testproject.shop.urls"
     assert found() == []

@@ -156,7 +156,7 @@ def test_a_network_ends_the_oldest_sessions_too(arrived, monkeypatch) -> None:
 def test_an_empty_list_of_networks_ends_nothing(arrived, tmp_path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("# nothing today\n")
-    assert run("--network", f"@{empty}") == ["There is nothing to end."]
+    assert run("--network", f"@{empty}") == ["The list of networks is empty. There is nothing to end."]
     assert len(left()) == 4
 
 

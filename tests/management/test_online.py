@@ -345,3 +345,14 @@ def test_the_heading_names_the_time_zone(settings, new_session) -> None:
     for zone, heading in (("UTC", "SIGNED IN  "), ("Asia/Tokyo", "SIGNED IN (JST)  ")):
         settings.TIME_ZONE = zone
         assert heading in run()[0]
+
+
+@pytest.mark.django_db
+def test_a_list_without_networks_is_named_as_the_reason(tmp_path, settings) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("# nothing today\n")
+    settings.REDSESS = {**settings.REDSESS, "NETWORKS": {"tor": empty}}
+    sign_in("7")
+    for named in (f"@{empty}", "tor"):
+        assert run("--network", named) == ["The list of networks is empty. There is no such session."]
+    assert run("--network", "192.0.2.0/24") == ["There is no such session."]

@@ -13,7 +13,7 @@ from django_redsess import online
 from django_redsess.clock import monotonic
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
-from django_redsess.management.client_filters import add_client_filters, client_filters, given_filters
+from django_redsess.management.client_filters import about_empty_list, add_client_filters, client_filters, given_filters
 from django_redsess.management.terminal import (
     LINE_SECONDS,
     STOPPED,
@@ -96,13 +96,14 @@ class Command(CommandWithExamples):
                 drive(agreement.take_new_secret_key())
             self._resolve()
             count = self._print_targets()
+            nothing = f"{about_empty_list(self._client_filters)}There is nothing to end."
             if options["dry_run"]:
-                sentence = f"Would end {self._whose}." if count else "There is nothing to end."
+                sentence = f"Would end {self._whose}." if count else nothing
                 self._print_result("would_end", count, sentence)
                 return
             is_nothing = not (count or moving_from())
             if is_nothing and conf.CONFIRM_ENDS is None:
-                self._print_result("ended", 0, "There is nothing to end.")
+                self._print_result("ended", 0, nothing)
             elif is_nothing or self._confirmed(count):
                 self._end_targets(count)
             else:

@@ -21,6 +21,7 @@ from django.utils.timesince import timesince
 from django_redsess import online
 from django_redsess.management.client_filters import (
     CLIENT_FILTERS,
+    about_empty_list,
     add_client_filters,
     client_filters,
     given_filters,
@@ -351,7 +352,7 @@ class Command(CommandWithExamples):
         filtered = any(options[name] for name in FILTERS)
         if not count:
             if filtered or options["id"]:
-                return "There is no such session."
+                return f"{about_empty_list(self._client_filters)}There is no such session."
             return "There is no session." if options["guests"] else "Nobody is signed in."
         if filtered or options["id"]:
             total = f"{count:,} {'session matches' if count == 1 else 'sessions match'}."
