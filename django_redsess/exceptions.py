@@ -81,6 +81,9 @@ class SignInRefused(PermissionDenied):
     message_code: str = ""
     """The code of that message, if it is a ready-made one."""
 
+    _in_words: Callable[[Callable[[str], str]], str] | None = None
+    # Makes the text once more, for a page: see refusal_in_words().
+
 
 class SessionLimitReached(SignInRefused):
     """

@@ -15,15 +15,17 @@ from django.template.loader import get_template, render_to_string
 from django.urls import get_resolver, get_urlconf
 from django.utils.cache import patch_vary_headers
 from django.utils.http import http_date
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext
 from django.views.defaults import permission_denied
 
 from django_redsess import problems
 from django_redsess.backend import SessionStore
 from django_redsess.exceptions import SessionLimitReached, SessionNotProven, SessionStoreUnavailable, SignInRefused
-from django_redsess.online.labels import in_our_language
 from django_redsess.problems import ProblemType
+from django_redsess.session.blocks import refusal_in_words
 from django_redsess.session.store import django_request, session_of
+from django_redsess.user_messages import in_our_language, isolated_html
 
 OF_CACHES_IN_FRONT = ("-cache-control", "surrogate-control")
 """Suffixes of headers that only caches in front of the site read. See RFC 9213."""
@@ -231,7 +233,9 @@ def refused_response(
             elif _wants_json(request):
                 response = _json_response(kind, str(error))
             else:
-                response = HttpResponse(render_to_string("django_redsess/403.html", {"detail": str(error)}), status=403)
+                html = mark_safe(refusal_in_words(error, isolated_html))  # noqa: S308  # its parts are escaped
+                context = {"detail": str(error), "detail_html": html}
+                response = HttpResponse(render_to_string("django_redsess/403.html", context), status=403)
     except TemplateDoesNotExist:
         # The site does not load templates from apps.
         return None

@@ -14,7 +14,9 @@ from django_redsess.backend import SessionStore
 from django_redsess.conf import REFUSE
 from django_redsess.exceptions import SignInRefused
 from django_redsess.session import user_limit
+from django_redsess.session.blocks import refusal_in_words
 from django_redsess.session.store import session_of, user_id_of
+from django_redsess.user_messages import isolated
 
 __all__ = ["SessionLimitAuthenticationForm"]
 
@@ -44,7 +46,7 @@ class SessionLimitAuthenticationForm(AuthenticationForm):
             # Compared with None, because an empty session is falsy.
             (SessionStore() if session is None else session).refuse_blocked(user_id_of(user))
         except SignInRefused as refused:
-            raise ValidationError(str(refused), code="blocked") from refused
+            raise ValidationError(refusal_in_words(refused, isolated), code="blocked") from refused
         limit = user_limit.limit_of(user)
         if limit is None or limit.policy != REFUSE:
             return

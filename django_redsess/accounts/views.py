@@ -28,12 +28,12 @@ from django_redsess import online, past_sign_ins
 from django_redsess.accounts import reauthentication
 from django_redsess.online import places
 from django_redsess.online.browsers import device_icon, device_name
-from django_redsess.online.labels import in_our_language, in_zone_of_reader, when, zone_js
+from django_redsess.online.labels import in_zone_of_reader, when, zone_js
 from django_redsess.online.listing import moving_from
 from django_redsess.permissions import is_own_session
 from django_redsess.session import user_limit
 from django_redsess.session.store import SessionStore, session_of, user_id_of
-from django_redsess.user_messages import ENDED_BY_USER, ready_message
+from django_redsess.user_messages import ENDED_BY_USER, in_our_language, isolated, message_in_words, ready_message
 
 LIST, NOT_ME = "django_redsess:sessions", "django_redsess:not_me"
 
@@ -317,7 +317,7 @@ def _ended_lately(user: AbstractBaseUser) -> list[dict[str, object]]:
             "how": capfirst(past_sign_ins.own_end_text(each, maximum=maximum)),
             "unproven": capfirst(past_sign_ins.unproven_text(each)),
             # Users need not read the message that they sent to their own device.
-            "message": "" if each.ended_by == each.user_id else each.message,
+            "message": "" if each.ended_by == each.user_id else message_in_words(each.stored_message, isolated),
         }
         for each in past_sign_ins.with_places(ended)
     ]

@@ -23,6 +23,7 @@ from django_redsess.online import labels
 from django_redsess.permissions import rules
 from django_redsess.querysets import users_by_id
 from django_redsess.session.store import user_id_of
+from django_redsess.user_messages import isolated, message_in_words
 
 HOURS = {
     "1": gettext_lazy("End, and block for an hour"),
@@ -105,8 +106,8 @@ def shown_block(access: Access, user: AbstractBaseUser, fields: Mapping[str, str
     may_lift = rules().may_block(access.request.user, user)
     note = access.readable_note(block, block.by, user)
     until = gettext("Blocked until %(time)s.") % {"time": labels.exactly(block.until)}
-    # The message may be written in another direction than the sentence before it.
-    text = format_html("{} <bdi>{}</bdi>", until, block.message) if block.message else format_html("{}", until)
+    message = message_in_words(block.stored_message, isolated)
+    text = format_html("{}", f"{until} {message}" if message else until)
     return ShownBlock(text, note, str(user), {**fields, "user": user_id} if may_lift else {})
 
 
@@ -168,7 +169,7 @@ def blocked_view(access: Access) -> HttpResponse:
         {
             "user": _user_html(access, users, each.user_id),
             "until": labels.exactly(each.until),
-            "message": each.message,
+            "message": message_in_words(each.stored_message, isolated),
             "note": pages.note_html(access.readable_note(each, each.by, users[each.user_id])),
             "by": _blocker_name(access, named_enders, hidden, each.by),
             "block": _to_lift(request, users[each.user_id]),

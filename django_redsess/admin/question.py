@@ -28,7 +28,7 @@ from django_redsess.online.listing import SIDS_MAX, count_with_time
 from django_redsess.permissions import rules
 from django_redsess.querysets import SessionQuerySet
 from django_redsess.session.store import user_id_of
-from django_redsess.user_messages import clean_text, message_in_words, ready_message
+from django_redsess.user_messages import clean_text, isolated, message_in_words, ready_message
 
 ROWS_MAX = 10  # The question shows so many of the sessions.
 PARTS_MAX = 5  # So many times as many sessions are read for these rows: some may stay.
@@ -154,6 +154,8 @@ def _ask_about(
         form = EndForm(initial={**choice, **counted_now})
     else:
         form.data = {**access.request.POST.dict(), **counted_now}
+    if not context["number"] and not context["own"]:
+        form.fields["message"].help_text = gettext("Optional. The user reads it when a sign-in is refused.")
     return render_question(access, {**context, "form": form})
 
 
@@ -164,7 +166,7 @@ def ask_to_deactivate(access: Access, user: AbstractBaseUser, data: Mapping[str,
     context = {
         "to_deactivate": pages.name_html(str(user)),
         "number": OnlineSession.online.of_users([user_id]).count(),
-        "message": message_in_words(data["to_users"]),
+        "message": message_in_words(data["to_users"], isolated),
         "note": data["note"],
         "repeated": {**page.parameters, **repeated, "deactivate": user_id, "is_confirmed": "on"},
         "back": page.url(access.site),
@@ -223,16 +225,19 @@ def _context_of_query(access: Access, matching: SessionQuerySet) -> dict[str, An
 def _question_rows(access: Access, sessions: Iterable[OnlineSession], number: int, total: int) -> dict[str, Any]:
     # Sessions that stay have rows only if none ends.
     may_show = access.may_end_other if number else access.may_see
+    shown = list(islice(filter(may_show, sessions), ROWS_MAX))
+    pages.set_places(shown)
     rows = [
         {
             "session": session,
             "browser": _browser_of(session),
+            "place": pages.place_html(session.place),
             "signed_in": when(session.created_at) if session.created_at else "",
             "seen": when(session.last_seen_at),
             "is_own": session.sid == access.own_sid,
             "is_protected": not access.may_end(session),
         }
-        for session in islice(filter(may_show, sessions), ROWS_MAX)
+        for session in shown
     ]
     return {"rows": rows, "more": max(0, (number or total) - len(rows)), "custom_rule": access.ends_by_own_rule}
 

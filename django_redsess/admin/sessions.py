@@ -39,7 +39,7 @@ from django_redsess.online.browsers import BROWSERS, browser_name
 from django_redsess.online.labels import when
 from django_redsess.online.listing import SIDS_MAX, SessionFilter, moving_from
 from django_redsess.online.sampling import Present
-from django_redsess.permissions import keeps_all_of, rules
+from django_redsess.permissions import is_superuser, keeps_all_of, rules
 from django_redsess.querysets import SessionQuerySet, visible
 from django_redsess.session import binding
 from django_redsess.session.client import parse_network
@@ -223,14 +223,15 @@ class OnlineSessionAdmin(pages.ListAdmin):
 
     def _list_context(self, request: HttpRequest, changelist: ChangeList) -> dict[str, Any]:
         sessions: SessionQuerySet = changelist.queryset
-        above = list_head(request)
+        above, absent = list_head(request), self.absent_users(request, changelist)
+        shown = [row.user for row in changelist.result_list] + [each["user"] for each in absent["absent_users"]]
         return {
             "present": above,
             "title": self._title(changelist, above["now"]),
             "chosen": filters.selected_choices(changelist),
             "looked_through": sessions.looked_through,
-            "search_notes": self.search_notes(changelist),
-            **self.absent_users(request, changelist),
+            "search_notes": [*self.search_notes(changelist), *self._notes_on_rights(request, shown)],
+            **absent,
             "without_search_query": changelist.get_query_string(remove=[SEARCH_VAR]),
             **self._end_links(request, changelist),
         }
@@ -435,6 +436,14 @@ class OnlineSessionAdmin(pages.ListAdmin):
             notes.append(gettext("The addresses of guests are not stored."))
         return notes
 
+    def _notes_on_rights(self, request: HttpRequest, users: Iterable[Any]) -> list[str]:
+        """Return why there is no button for some of these ``users``. A rule of the site's own is not known."""
+        access = Access(self, request)
+        may_act = access.may_end() or rules().may_block(request.user)
+        if not may_act or access.ends_by_own_rule or is_superuser(request.user) or not any(map(is_superuser, users)):
+            return []
+        return [gettext("Only superusers can end the sessions of superusers, and block them.")]
+
     def query_by_client(self, request: HttpRequest, changelist: ChangeList) -> QueryDict | None:
         """
         Return the query that finds clients by the searched text, if the text matches no user; else None.
@@ -474,6 +483,7 @@ class OnlineSessionAdmin(pages.ListAdmin):
             deactivate_url = pages.end_url(request, self.admin_site, query=pages.users_query([user_id]))
         of_user = recent_sign_ins(request, self.admin_site, user_id)
         return {
+            "user": user,
             "name": str(user),
             "is_active": is_active,
             "last": last_sign_in_html(request, self.admin_site, of_user) if of_user else "",

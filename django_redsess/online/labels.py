@@ -1,5 +1,5 @@
 """
-How sessions are shown: times and untrusted text, the pages' language, and the time zone of their times.
+How sessions are shown: times and untrusted text, and the time zone of their times.
 
 Times of sessions are compared with the server's time, and shown by it. The wall clock of a web process may be minutes
 off, and differ from that of another process.
@@ -18,8 +18,6 @@ from functools import wraps
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.conf import settings
-from django.conf.urls.i18n import is_language_prefix_patterns_used
 from django.contrib.messages import get_messages
 from django.core.exceptions import ImproperlyConfigured
 from django.forms import Media
@@ -31,8 +29,7 @@ from django.utils.formats import date_format, get_format
 from django.utils.html import avoid_wrapping, format_html
 from django.utils.module_loading import import_string
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language, gettext, ngettext, ngettext_lazy, override, pgettext
-from django.utils.translation.trans_real import translation
+from django.utils.translation import gettext, ngettext, ngettext_lazy, pgettext
 
 from django_redsess.conf import conf
 from django_redsess.exceptions import SessionStoreUnavailable
@@ -157,27 +154,6 @@ def confirmation_text(confirmed_by: int | None) -> str:
 def printable(text: str) -> str:
     """Return ``text``, escaped if it has control characters. A stranger's text must not control the terminal."""
     return text if text.isprintable() else ascii(text)
-
-
-def in_our_language() -> override:
-    """
-    Return a context in which a page is rendered in one language: the active one, if it has our texts.
-
-    Otherwise it is the site's ``LANGUAGE_CODE`` or English. Django has dates in a hundred languages, and would mix them
-    with our sentences in another one.
-    """
-    active = get_language() or "en"
-    wanted = [each for each in (active, settings.LANGUAGE_CODE, "en") if _has_our_texts(each)]
-    used, _ = is_language_prefix_patterns_used(settings.ROOT_URLCONF)
-    if used:
-        # The page's links begin with its language. Those with a language that the site does not have lead nowhere.
-        wanted = [each for each in wanted if each in dict(settings.LANGUAGES)]
-    return override(next(iter(wanted), active))
-
-
-def _has_our_texts(language: str) -> bool:
-    # gettext() would also find the texts of LANGUAGE_CODE, which Django adds to each other language.
-    return language.startswith("en") or "This device" in translation(language)._catalog  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any, Literal, NamedTuple
@@ -33,7 +34,7 @@ from django_redsess.transport.keys import Partition, keyspace, prefix
 from django_redsess.transport.partitions import Scored, ask_each, merged, with_scores
 from django_redsess.transport.scripts import Script, Values
 from django_redsess.transport.steps import Pipeline, ScriptCall, Steps, T, time_of
-from django_redsess.user_messages import STORED_MAX, code_of, contact_text, message_in_words
+from django_redsess.user_messages import STORED_MAX, code_of, contact_text, in_our_language, message_in_words, plain
 
 RestoreResult = Literal["restored", "there", "lifted", "over"]
 
@@ -125,16 +126,29 @@ def refuse_if_blocked(user_id: str) -> Steps[None]:
 
 def blocked_error(block: Block) -> SignInRefused:
     """Return the error for a sign-in of a blocked user."""
-    request = request_answered()
-    zone = zone_of_browser(request) if request is not None and is_zone_of_site() else None
-    local = timezone.localtime(block.until, zone)
-    text = gettext("You can’t sign in until %(time)s.") % {
-        "time": f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
-    }
-    refused = SignInRefused(" ".join(filter(None, (text, block.message, contact_text()))))
+    refused = SignInRefused(_refusal(block, plain))
+    refused._in_words = partial(_refusal, block)
     refused.user_id, refused.until = block.user_id, block.until
     refused.message, refused.message_code = block.message, block.message_code
     return refused
+
+
+def refusal_in_words(error: SignInRefused, isolate: Callable[[str], str]) -> str:
+    """Return the text of ``error`` for a page. ``isolate`` is applied to its parts: see ``user_messages``."""
+    return isolate(str(error)) if error._in_words is None else error._in_words(isolate)
+
+
+def _refusal(block: Block, isolate: Callable[[str], str]) -> str:
+    """Return what the user is told, in one language. Django has dates in languages in which we have no texts."""
+    request = request_answered()
+    zone = zone_of_browser(request) if request is not None and is_zone_of_site() else None
+    local = timezone.localtime(block.until, zone)
+    with in_our_language():
+        text = gettext("You can’t sign in until %(time)s.") % {
+            "time": f"{date_format(local, 'DATETIME_FORMAT')} {local.tzname()}"
+        }
+        message = message_in_words(block.stored_message, isolate)
+        return " ".join(filter(None, (isolate(text), message, contact_text(isolate))))
 
 
 def read_blocks(offset: int, limit: int) -> Steps[list[tuple[Block, bool]]]:

@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 from django_redsess.session import notice
 from django_redsess.session.messages import MESSAGE_KEY
 from django_redsess.session.notice import Notice
+from django_redsess.user_messages import isolated
 
 
 def add_message(request: HttpRequest, found: Notice | str | None) -> bool:
@@ -18,7 +19,7 @@ def add_message(request: HttpRequest, found: Notice | str | None) -> bool:
     if found is None:
         _take_back(request)
     elif hasattr(request, "_messages"):
-        messages.warning(request, str(found))
+        messages.warning(request, _in_words(found))
         request._redsess_told = found  # type: ignore[attr-defined]
     else:
         # A middleware above MessageMiddleware has read the session, before messages can be stored.
@@ -44,7 +45,7 @@ def add_at_the_end(request: HttpRequest, response: HttpResponseBase, found: Noti
     if not hasattr(request, "_messages"):
         request.__dict__["_messages"] = default_storage(request)
     if untold := request.__dict__.pop("_redsess_untold", None):
-        messages.warning(request, str(untold))
+        messages.warning(request, _in_words(untold))
     request.__dict__["_messages"].update(response)
 
 
@@ -59,4 +60,9 @@ def _take_back(request: HttpRequest) -> None:
     if told := request.__dict__.pop("_redsess_told", None):
         storage = request._messages  # type: ignore[attr-defined]
         # Django has no function that removes an unread message.
-        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != str(told)]
+        text = _in_words(told)
+        storage._queued_messages = [queued for queued in storage._queued_messages if queued.message != text]
+
+
+def _in_words(found: Notice | str) -> str:
+    return found if isinstance(found, str) else found._in_words(isolated)

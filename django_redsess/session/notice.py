@@ -8,6 +8,7 @@ other sessions, or the next sign-in, get a message: see :mod:`django_redsess.ses
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from django.utils.translation import gettext, ngettext
 from django_redsess.conf import conf, is_integer
 from django_redsess.signals import Reason
 from django_redsess.transport.steps import time_of
-from django_redsess.user_messages import ENDED_BY_USER, code_of, contact_text, message_in_words
+from django_redsess.user_messages import ENDED_BY_USER, code_of, contact_text, isolated, message_in_words, plain
 
 HEADER = "X-Session-Ended"
 
@@ -47,6 +48,10 @@ class Notice(NamedTuple):
         return code_of(self.stored_message)
 
     def __str__(self) -> str:
+        return self._in_words()
+
+    def _in_words(self, isolate: Callable[[str], str] = plain) -> str:
+        """Return what ``str()`` does. ``isolate`` is that of :func:`~django_redsess.user_messages.message_in_words`."""
         said = {
             Reason.KICKED: gettext("Your session was ended."),
             Reason.INVALIDATED: gettext("Your session was ended."),
@@ -55,7 +60,8 @@ class Notice(NamedTuple):
             Reason.EVICTED: gettext("Your session was ended, because too many others were open."),
         }[self.reason]
         is_by_another = self.reason in (Reason.KICKED, Reason.INVALIDATED) and self.message_code != ENDED_BY_USER
-        return " ".join(filter(None, (said, self.message, contact_text() if is_by_another else "")))
+        message = message_in_words(self.stored_message, isolate)
+        return " ".join(filter(None, (said, message, contact_text(isolate) if is_by_another else "")))
 
     @property
     def header(self) -> str:
@@ -78,9 +84,9 @@ def _replaced() -> str:
 
 
 def about_another(stored_message: str) -> str:
-    """Return the text about the end of another session of the user, in the active language."""
+    """Return the text about the end of another session of the user, for a page in the active language."""
     ended = gettext("One of your sessions was ended.")
-    return " ".join(filter(None, (ended, message_in_words(stored_message), contact_text())))
+    return " ".join(filter(None, (ended, message_in_words(stored_message, isolated), contact_text(isolated))))
 
 
 def notice_in(note: str) -> Notice | None:

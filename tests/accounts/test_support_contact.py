@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -30,6 +30,12 @@ def contact(site: Any) -> Callable[[object], None]:
 
     set_contact(ADDRESS)
     return set_contact
+
+
+def in_language(user: User, language: str) -> Client:
+    browser = Client(headers={"accept-language": language})
+    browser.force_login(user)
+    return browser
 
 
 def answers_to_blocked(user: User) -> list[Any]:
@@ -60,9 +66,9 @@ def test_the_page_has_a_link_to_an_address_and_no_markup_of_a_text(site, contact
     site.TEMPLATES = [TEMPLATES_OF_APP]
     online.block(alice, until=timezone.now() + timedelta(hours=1))
     browser = Client(headers={"accept": "text/html"})
-    assert f'Questions? <a href="mailto:{ADDRESS}">{ADDRESS}</a>' in browser.get("/sign-in/alice/").text
+    assert f'Questions? <bdi><a href="mailto:{ADDRESS}">{ADDRESS}</a></bdi>' in browser.get("/sign-in/alice/").text
     contact("Call <b>us</b>:\r\n555 0123")
-    assert "Questions? Call &lt;b&gt;us&lt;/b&gt;: 555 0123" in browser.get("/sign-in/alice/").text
+    assert "Questions? <bdi>Call &lt;b&gt;us&lt;/b&gt;: 555 0123</bdi>" in browser.get("/sign-in/alice/").text
 
 
 def told(browser: Client) -> str:
@@ -102,6 +108,57 @@ def test_a_lazy_text_is_in_the_language_of_its_reader(site, contact, alice) -> N
     site.MIDDLEWARE = [*site.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     online.block(alice, until=timezone.now() + timedelta(hours=1))
     assert "? Unbekanntes Gerät" in text_of(Client(headers={"accept-language": "de"}).get("/sign-in/alice/"))
+
+
+ISOLATED = "\u2068{}\u2069"
+
+
+def test_foreign_words_are_isolated_where_people_read_them_from_right_to_left(site, contact, alice) -> None:
+    site.MIDDLEWARE = [*site.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    phone, words = "Call us: 555 0123.", "Your account is locked."
+    contact(phone)
+    reader = in_language(alice, "ar")
+    online.end(sid_of(reader), message=words)
+    header = reader.get("/who-and-messages/")["X-Session-Ended"]
+    assert f"{header};".endswith("%20is%20locked.;")
+    site.ROOT_URLCONF = "tests.accounts.test_blocked_users"
+    site.TEMPLATES = [TEMPLATES_OF_APP]
+    online.block(alice, until=timezone.now() + timedelta(hours=1), message=words)
+    visitor = Client(headers={"accept": "text/html", "accept-language": "ar"})
+    page = visitor.get("/sign-in/alice/").text
+    assert f"<bdi>{words}</bdi> " in page
+    assert f"<bdi>{phone}</bdi></p>" in page
+    program = visitor.get("/sign-in/alice/", headers={"accept": "application/json"}).json()["detail"]
+    assert words in program
+    assert not {"\u2068", "\u2069"} & set(program)
+
+
+def test_django_messages_and_errors_of_forms_isolate_foreign_words_by_marks(site, contact, alice) -> None:
+    site.MIDDLEWARE = [*site.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    phone, words = "Call us: 555 0123.", "Your account is locked."
+    contact(phone)
+    for language, isolated in (("ar", ISOLATED), ("de", "{}")):
+        reader, other = (in_language(alice, language) for _ in range(2))
+        online.end(sid_of(reader), message=words)
+        for browser in (reader, other):
+            assert isolated.format(words) in told(browser)
+        online.block(alice, until=timezone.now() + timedelta(hours=1), message=words)
+        form = Client(headers={"accept-language": language}).post(
+            "/sign-in-by-form/", {"username": "alice", "password": PASSWORD}
+        )
+        assert isolated.format(words) in text_of(form)
+        assert isolated.format(phone) in text_of(form)
+        online.unblock(alice)
+
+
+def test_in_a_language_without_our_texts_a_refusal_is_in_one_language(site, contact, alice) -> None:
+    site.MIDDLEWARE = [*site.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    online.block(alice, until=datetime(2100, 5, 1, tzinfo=UTC))
+    for language, whole in (("de", "1. Mai 2100"), ("nl", "May 1, 2100")):
+        site.LANGUAGE_CODE = language
+        for accept in ("text/html", "application/json"):
+            answer = Client(headers={"accept": accept, "accept-language": "nl"}).get("/sign-in/alice/")
+            assert whole in text_of(answer)
 
 
 def test_a_wrong_value_is_named_by_the_check(site, contact) -> None:

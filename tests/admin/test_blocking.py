@@ -84,6 +84,8 @@ def test_who_is_not_signed_in_is_blocked_from_an_empty_search(admin_client, user
     page = Page(admin_client.get(LIST, {"q": "bob"}))
     response = admin_client.get(page.links["Block the user"])
     assert asked(response) == 0
+    # Nobody who is signed in reads the message.
+    assert "on the next page" not in response.text
     of_user = f"/admin/auth/user/{users['bob'].pk}/change/"
     assert offered(admin_client.get(Page(admin_client.get(of_user)).links["Block the user"])) == offered(response)
     answer(admin_client, response, block=offered(response)[0], reason="lost_device", message="Call us.")

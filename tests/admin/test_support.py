@@ -82,6 +82,17 @@ def test_superusers_are_found_and_not_blocked_by_the_support(support, admin_clie
     assert page(admin_client, LIST, q="root").links["Block the user"]
 
 
+def test_who_has_no_buttons_for_a_superuser_reads_why(support, viewer, admin_client, users) -> None:
+    why, root = "Only superusers can end the sessions of superusers", User.objects.create_superuser("root")
+    sign_in(str(users["bob"].pk))
+    for _ in range(2):
+        # First as a user who is not signed in.
+        assert why in page(support, LIST, q="root").text
+        for client, term in ((support, "bob"), (admin_client, "root"), (viewer, "root")):
+            assert why not in page(client, LIST, q=term).text
+        sign_in(str(root.pk))
+
+
 def test_the_first_three_are_shown_and_whoever_has_the_very_name_beside_others_who_are_signed_in(
     support, users, new_session
 ) -> None:

@@ -18,7 +18,7 @@ from netaddr import IPSet
 from django_redsess.contrib import geoip2 as public_places
 from django_redsess.online import places
 from tests.admin.visits import from_place
-from tests.helpers.admin_pages import LIST, page_of
+from tests.helpers.admin_pages import CONFIRM, LIST, page_of
 from tests.helpers.store import text_of
 
 LYON, OSLO = "81.2.69.160", "2a02:d280::7"
@@ -62,6 +62,15 @@ def test_the_lists_and_pages_show_places_and_ask_for_all_of_a_page_together(admi
     assert "Lyon, &lt;France&gt;" in own
     [together] = ASKED
     assert together == sorted([LYON, OSLO, "10.1.2.3"])
+
+
+def test_the_questions_before_sessions_end_show_places(admin_client, sids) -> None:
+    page = admin_client.get(CONFIRM, {"user": User.objects.get(username="alice").pk}).text
+    assert ("Lyon, &lt;France&gt;" in page, "Oslo" in page, len(ASKED)) == (True, True, 1)
+    assert "Oslo" in admin_client.get(CONFIRM, {"sid": sids[1]}).text
+    here = Client()
+    here.force_login(User.objects.get(username="alice"))
+    assert "Oslo" in here.get(reverse("django_redsess:not_me_device", args=[sids[1]])).text
 
 
 def test_a_page_asks_once_for_what_is_new(admin_client, sids, new_session) -> None:

@@ -31,7 +31,6 @@ from django_redsess.conf import OBSERVE, conf
 from django_redsess.contrib.device_bound import protocol
 from django_redsess.contrib.device_bound.telling import tell
 from django_redsess.exceptions import SessionNotProven
-from django_redsess.online.labels import in_our_language
 from django_redsess.problems import DEVICE_NOT_PROVEN
 from django_redsess.responses import cookie_key, page_response, program_response
 from django_redsess.session.binding import YET_TO_BE_BOUND, Binding
@@ -40,6 +39,7 @@ from django_redsess.session.record import Record, stored_client
 from django_redsess.session.store import SessionStore, session_of, user_id_of
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import is_session_key, keyspace, sid_of
+from django_redsess.user_messages import in_our_language
 
 SKIPPED = re.compile(r"\s*(unreachable|server_error|quota_exceeded)\s*(?:[;,]|$)")
 

@@ -39,6 +39,7 @@ from django_redsess.contrib.history.models import SignIn
 from django_redsess.online import browsers, labels, places
 from django_redsess.online.labels import in_zone_of
 from django_redsess.times import to_aware, to_column
+from django_redsess.user_messages import in_our_language
 
 SECONDS_MAX = 5
 """How long a mail server may delay the worker process, with Django's SMTP backend."""
@@ -144,7 +145,7 @@ def _claim(sign_in: SignIn, topic: _Topic) -> bool:
 
 def _message(user: AbstractBaseUser, sign_in: SignIn, topic: _Topic, address: str) -> EmailMultiAlternatives:
     site, root = site_and_root()
-    with override(_language_of(user)), labels.in_our_language(), in_zone_of(user):
+    with override(_language_of(user)), in_our_language(), in_zone_of(user):
         sessions, password = _sessions_path(), password_change_url()
         context: dict[str, Any] = {
             "user": user,
