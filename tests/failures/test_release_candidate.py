@@ -283,6 +283,17 @@ left = [f"{each.address} {each.user_agent} {each.stored_message}".strip() for ea
 print(json.dumps([rows, exported.getvalue(), left]))
 """
 
+SIGN_IN = """
+from django.contrib.auth import login
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+request = HttpRequest()
+request.session = SessionStore()
+login(request, User.objects.get(), backend="django.contrib.auth.backends.ModelBackend")
+request.session.save()
+print(json.dumps(SessionStore(request.session.session_key).load()["_auth_user_id"]))
+"""
+
 NEW_NAMES = {
     "by": "ended_by",
     "message": "stored_message",
@@ -305,3 +316,5 @@ def test_the_database_of_the_candidate_is_taken_over(candidate, run) -> None:
     assert all(word in exported for word in ("Schönen Feierabend.", "2001:db8::7", "Firefox"))
     # The latest row of a user stays, without what it says about the user. The other one has not ended.
     assert left == ["", ""]
+    # A process of the candidate that still runs can't write into it. Its users sign in.
+    assert run(candidate.folder, SIGN_IN, apps=HISTORY, PREFIX="candidate") == "11"
