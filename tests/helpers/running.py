@@ -117,7 +117,7 @@ class Gunicorn:
 
     def _is_served(self) -> bool:
         assert self.process.poll() is None, self.log
-        with suppress(requests.ConnectionError):
+        with suppress(requests.ConnectionError, requests.Timeout):
             return requests.get(f"{self.address}/ready", headers=self._headers, timeout=20).status_code == 200
         return False
 

@@ -27,6 +27,9 @@ AFTER = 3
 UNSENT = 1
 """Seconds before a master is killed: of what it acknowledged then, the replicas may not have heard."""
 
+FREEZE_SECONDS = 5
+"""Longer than a web process waits, and shorter than the sentinel does."""
+
 PATIENCE = 120
 """Seconds that a failover may take."""
 
@@ -111,7 +114,7 @@ class Operations:
     def freeze_server(self) -> None:
         """Freeze the master for less time than the sentinel waits. Nothing is lost."""
         with self._outage(), frozen(self._shop.servers.master()):
-            time.sleep(2)
+            time.sleep(FREEZE_SECONDS)
 
     def freeze_server_for_long(self) -> None:
         """Freeze the master until a replica is the master. When it goes on, it does not know that at once."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.soak import operations, support
 from tests.soak.gauges import DESCRIPTORS, MEMORY_MIB, MEMORY_SHARE, Growth
-from tests.soak.ledger import Fault
+from tests.soak.ledger import Fault, Known
 from tests.soak.run import Run, name_of
 
 KINDS = ("lost", "wrongly in", "wrongly out", "unexplained", "failed", "oracle")
@@ -25,7 +25,8 @@ def report(run: Run, *, seed: int, interrupted: bool = False) -> str:
     counts, faults = ledger.counts, Counter(fault.kind for fault in ledger.faults)
     lines = [
         ("seed", str(seed)),
-        *((name, str(counts[name])) for name in ("requests", "sign-ins", "sign-outs", "found out", "blocked")),
+        *((name, str(counts[name])) for name in ("requests", *(f"known to be {known.value}" for known in Known))),
+        *((name, str(counts[name])) for name in ("sign-ins", "sign-outs", "found out", "interrupted", "blocked")),
         ("refused in outages", str(counts["refused"])),
         ("unanswered by a killed process", str(counts["unanswered"])),
         *(

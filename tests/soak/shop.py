@@ -21,16 +21,18 @@ from testproject.shop.models import Product
 from tests.helpers.balancing import Balancer
 from tests.helpers.clocks import LIBRARIES, stepped
 from tests.helpers.oracle import disagreements
-from tests.helpers.outages import TIMEOUT
 from tests.helpers.running import ROOT, Gunicorn, Running, run_python
 from tests.helpers.sentinels import Watched, watched
 from tests.helpers.site.accounts import NEW_PASSWORD
 
-PATIENCE_MS = 5_000
+PATIENCE_MS = 8_000
 """A sentinel acts when a server has not answered for so long: on a busy machine, most answer late now and then."""
 
+TIMEOUT = 2
+"""Seconds that a web process waits for an answer, for the same reason."""
+
 # The old master refuses once it has lost its replicas; and else nothing else than a step of the clock makes them late.
-OPTIONS = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "5")
+OPTIONS = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "8")
 
 KINDS = {
     "threads": ("testproject.wsgi", "--workers=2", "--threads=4"),
@@ -87,12 +89,12 @@ class Shop:
     # Web processes and the cleaner.
 
     def replace(self, kind: str) -> None:
-        """Drain the site of this kind, stop it, and start it with the present settings."""
-        old = self._sites[kind]
+        """Start another site of this kind with the present settings, drain the one before, and stop it."""
+        old, new = self._sites[kind], self._new_site(kind).__enter__()
+        self._sites[kind] = new
+        self.balancer.add(new)
         self.balancer.drain(old)
         status = old.stop()
-        new = self._sites[kind] = self._new_site(kind).__enter__()
-        self.balancer.add(new)
         assert status == 0, f"gunicorn ended with {status}: {old.log[-2000:]}"
 
     def web_pids(self) -> list[int]:

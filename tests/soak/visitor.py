@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     """
     ``status`` is 0 where there was none.
 
-    ``known`` is what was known of the own session when it was asked for.
+    ``known`` is what was known of the session when it was asked for.
     """
 
     at: Span
@@ -176,31 +176,31 @@ class Visitor:
         """See that cookies of sessions that are over open nothing."""
         for _ in range(min(count, len(self._copies))):
             copy = self._copies.popleft()
-            browser = self._new_browser(copy.cookie)
-            answer = self._ask("GET", "/read/number/", browser)
+            answer = self._ask("GET", "/read/number/", copy)
             if answer.is_there and (answer.who or answer.text):
-                if self._ledger.known(copy.session, answer.at) is Known.OUT:
+                if answer.known is Known.OUT:
                     self._wrong("wrongly in", "by the cookie of a session that is over")
             else:
                 self._copies.append(copy)
 
-    def _ask(self, method: str, path: str, browser: requests.Session | None = None, **form: str) -> Answer:
-        """Ask the site that is next; count what came of it."""
-        asked, own = browser or self._browser, browser is None
+    def _ask(self, method: str, path: str, copy: Copy | None = None, **form: str) -> Answer:
+        """Ask the site that is next, with the own cookie or with a copy; count what came of it."""
+        browser, session = (self._new_browser(copy.cookie), copy.session) if copy else (self._browser, self.session)
         self._sent = self._cookie
         start, status, text, who = time.monotonic(), 0, "", ""
         with self._balancer.chosen() as site:
             try:
-                got = asked.request(method, f"{site.address}{path}", data=form, timeout=TIMEOUT_SECONDS)
+                got = browser.request(method, f"{site.address}{path}", data=form, timeout=TIMEOUT_SECONDS)
                 status, text, who = got.status_code, got.text, got.headers.get("X-Who", "")
             except requests.RequestException as error:
                 text = type(error).__name__
         at = Span(start, time.monotonic())
-        known = self._ledger.known(self.session, at) if self.session else Known.OUT
+        known = self._ledger.known(session, at) if session else Known.OUT
+        self._ledger.count(f"known to be {known.value}")
         answer = Answer(at, status, text, who, known)
-        self._note(f"{method} {path}: {status} {who or 'nobody'}" + ("" if own else " (a copy)"))
+        self._note(f"{method} {path}: {status} {who or 'nobody'}" + (" (a copy)" if copy else ""))
         self._classify(answer, path)
-        if own and self.session:
+        if self.session and not copy:
             self.session.asked = answer.at
             since = Span(self.session.seen[-1].start, answer.at.end)
             if status == 200:
@@ -215,6 +215,10 @@ class Visitor:
     def _classify(self, answer: Answer, path: str) -> None:
         self._ledger.count("requests")
         if answer.status == 200 or (answer.status == 403 and path.startswith("/sign-in")):
+            return
+        if answer.status == 400 and answer.known is not Known.IN:
+            # Django's answer where a session ends in the middle of a request.
+            self._ledger.count("interrupted")
             return
         kind, window = ("refused", "outage") if answer.status == 503 else ("unanswered", "web")
         self._ledger.count(kind)
