@@ -8,9 +8,10 @@ from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from django_redsess.session.notice import Notice
 from django_redsess.session.store import SessionStore
 
-__all__ = ["SessionStore"]
+__all__ = ["Notice", "SessionStore"]
 
 
 def require_app() -> None:
