@@ -9,11 +9,10 @@ from django.http import HttpRequest, HttpResponse
 
 from django_redsess.backend import SessionStore
 from django_redsess.contrib.device_bound.protocol import read_proof
-from django_redsess.transport.keys import new_key
 from tests.helpers.device_browser import DeviceBrowser, jwk_of, make_key, sign
 from tests.helpers.outages import caches, full
 from tests.helpers.permissions import listed
-from tests.helpers.store import Binding, keyspace, make_older
+from tests.helpers.store import Binding, keyspace, make_older, new_key
 
 pytestmark = pytest.mark.usefixtures("users_in_no_table")
 
