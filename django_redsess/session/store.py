@@ -391,7 +391,14 @@ class SessionStore(SessionBase):
         known, modified, accessed = self.__dict__.pop("_session_cache", None), self.modified, self.accessed
         # Until a rotation is saved, the session is stored under its old key.
         self._session_key = key
-        yield from self.opening()
+        try:
+            yield from self.opening()
+        except BaseException:
+            # A task that was cancelled may go on with what it had.
+            self._session_key = chosen
+            if known is not None:
+                self._session_cache = known
+            raise
         self.accessed = accessed
         if known is not None:
             self._session_cache, self.modified = known, modified

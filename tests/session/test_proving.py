@@ -224,3 +224,16 @@ def test_a_session_that_this_request_has_ended_is_not_stored_as_a_new_one(redis,
     with pytest.raises(UpdateError):
         bound.save()
     assert stored(redis) == 0
+
+
+def test_an_interruption_while_the_guard_is_asked_loses_nothing(redis, bound) -> None:
+    session = SessionStore(bound.session_key)
+    session.clear()
+    session["size"] = "L"
+    steps = session.saving()
+    next(steps)
+    # As the event loop does when a task is cancelled.
+    steps.close()
+    assert dict(session.items()) == {"size": "L"}
+    session.save()
+    assert SessionStore(bound.session_key).load() == {"size": "L"}
