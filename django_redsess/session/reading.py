@@ -23,7 +23,7 @@ from django_redsess.transport import attempts, packing, scripts, steps
 from django_redsess.transport.agreement import agree
 from django_redsess.transport.connections import server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, is_sid, keyspace
-from django_redsess.transport.outages import forbidden, is_foreign
+from django_redsess.transport.outages import forbidden, is_foreign, is_short_of_replicas
 from django_redsess.transport.partitions import ask_each
 from django_redsess.transport.pools import Pool
 from django_redsess.transport.steps import Pipeline, ScriptCall, Steps
@@ -142,6 +142,10 @@ def _read_whole(
     if claimed is not None and isinstance(replies[-1], NoScriptError):
         touching = packing.with_text(touching, scripts.TOUCH_PROVEN)
         replies[-1:] = yield from attempts.fetch(server, tag, "read", touching, 1, 0)
+    if replies[0] is None and any(map(is_short_of_replicas, replies[read_count:])):
+        # Behind Sentinel, another server may be the master by now, and have the session. The refusal has closed the
+        # connection, and a new one leads there.
+        replies = yield from attempts.fetch(server, tag, "read", packed, reply_count, read_count)
     record, score = replies[:2]
     now = fresh or server_of(partition).clock.learn(replies[2])
     # A foreign client may have written any score.

@@ -35,7 +35,7 @@ from django_redsess.clock import monotonic
 from django_redsess.transport import caches
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.keys import Partition, other_store
-from django_redsess.transport.outages import UNREACHABLE
+from django_redsess.transport.outages import UNREACHABLE, is_short_of_replicas
 from django_redsess.transport.pools import ConnectionPool, LoopPool, Pool, make_session_pool
 from django_redsess.transport.sources import NOT_ENOUGH_DATA, Internals, PushNotification, loop_source_like, socket_of
 
@@ -268,7 +268,7 @@ def _leave_master(connections: ConnectionPool, answers: list[Any]) -> bool:
             if isinstance(answer, ReadOnlyError):
                 raise answer
             answers[number] = _of_its_type(answer)
-            if str(answer).startswith("NOREPLICAS") and connections.is_behind_sentinel:
+            if is_short_of_replicas(answer) and connections.is_behind_sentinel:
                 # In a failover, replicas leave a master seconds before it is demoted. If they are merely down, it stays
                 # the master, and goes on answering reads.
                 now = monotonic()

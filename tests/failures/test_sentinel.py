@@ -123,3 +123,27 @@ def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(watch, setti
         assert visitor.get("/read/colour/").content == colour
     assert visitor.post("/write/colour/green/").status_code == 200
     assert visitor.get("/read/colour/").content == b"green"
+
+
+@pytest.mark.parametrize("way", ["/read/colour/", "/async/read/colour/"])
+def test_a_session_that_began_at_the_new_master_is_found_by_a_process_that_asks_the_old_one(
+    watch, settings, new_session, way: str
+) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
+    site = watch(replicas=1, minimum=1, timeout=PATIENCE)
+    behind, old = settings.CACHES, site.master()
+    visitor = Browser(Client())
+    visitor.cookie = new_session("7", colour="blue").session_key or ""
+    assert visitor.get(way).content == b"blue"
+    site.pause_writes()
+    site.fail_over()
+    wait_until(lambda: site.master() is not old)
+    # It refuses to write from now on, and reads until it is demoted.
+    wait_until(lambda: old.client.info("replication")["connected_slaves"] == 0)
+    new = site.master()
+    new.client.config_set("min-replicas-to-write", 0)
+    settings.CACHES = caches(new.url)
+    visitor.cookie = new_session("8", colour="red").session_key or ""
+    settings.CACHES = behind
+    assert old.client.info("replication")["role"] == "master"
+    assert visitor.get(way).content == b"red"
