@@ -12,7 +12,7 @@ from django_redsess.contrib.device_bound.protocol import read_proof
 from tests.helpers.device_browser import DeviceBrowser, jwk_of, make_key, sign
 from tests.helpers.outages import caches, full
 from tests.helpers.permissions import listed
-from tests.helpers.store import Binding, keyspace, make_older, new_key
+from tests.helpers.store import Binding, keyspace, make_older
 
 pytestmark = pytest.mark.usefixtures("users_in_no_table")
 
