@@ -21,7 +21,8 @@ them what support and cron do: ends, blocks, new passwords, checks, repairs, pru
 
 A run of N minutes has the events of one week, evenly spread over them, and 60 * N * RATE clicks. Two hours are the
 usual length, and ten minutes about the shortest: an event that is late begins when the one before is done, and the run
-goes on until all have happened. With --only, each of the named events happens once.
+goes on until all have happened. With --only, the named events happen, each as often as it is named.
+It runs the files of the working tree: change nothing there meanwhile.
 
 Of each visitor it is known at each moment whether the session must be there, must be over, or may be either, and what
 it holds. It fails if an answer says otherwise, if anything else than an announced outage is answered by 503, if memory

@@ -52,7 +52,7 @@ class Run:
         """
         Run until the time is over and all events have happened.
 
-        ``only`` are the names of events: each then happens once. Else they are those of a week.
+        ``only`` are the names of events: each then happens as often as it is named. Else they are those of a week.
         """
         of_operations = Operations(self.shop, self.ledger, random.Random(f"operations {self._seed}"))
         of_support = Support(self.shop, self.ledger, self.accounts, random.Random(f"support {self._seed}"))
@@ -98,7 +98,7 @@ class Run:
 
     def _events(self, of: Any, week: Kinds, only: list[str]) -> None:
         """Let the events of a week happen, each at a time of its own; one that is late begins at once."""
-        counts = {kind: 1 for kind in week if name_of(kind) in only} if only else week
+        counts = {kind: only.count(name_of(kind)) for kind in week} if only else week
         kinds = [kind for kind, count in counts.items() for _ in range(count)]
         chance = random.Random(f"{len(week)} kinds in order {self._seed}")
         chance.shuffle(kinds)

@@ -196,7 +196,8 @@ class Visitor:
                 text = type(error).__name__
         at = Span(start, time.monotonic())
         known = self._ledger.known(session, at) if session else Known.OUT
-        self._ledger.count(f"known to be {known.value}")
+        if session:
+            self._ledger.count(f"known to be {known.value}")
         answer = Answer(at, status, text, who, known)
         self._note(f"{method} {path}: {status} {who or 'nobody'}" + (" (a copy)" if copy else ""))
         self._classify(answer, path)
