@@ -269,6 +269,9 @@ def test_a_session_outlives_one_night_without_a_visit_and_not_two(seen: int, ask
     idle.seen.append(Span(seen, seen + 1))
     idle.asked = Span(asked, asked + 1)
     assert ledger.known(idle, Span(30, 31)) is known
+    # Nothing is noted in an outage.
+    ledger.windows["outage"] = [Span(20, 21)]
+    assert ledger.known(idle, Span(30, 31)) is (Known.EITHER if known is Known.IN else known)
 
 
 @pytest.mark.unit

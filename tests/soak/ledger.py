@@ -174,7 +174,9 @@ class Ledger:
             if not (end.is_before(proved) or at.is_before(end)):
                 may = True
                 must |= proved.is_before(end) and end.is_before(at) and not self.touches("loss", end)
-        seen = next((each for each in reversed(session.seen) if not self.touches("loss", each)), session.begun)
+        # In an outage, a session may be read, and not be noted as seen.
+        noted = (each for each in reversed(session.seen) if not self.touches("outage", each))
+        seen = next((each for each in noted if not self.touches("loss", each)), session.begun)
         nights = self.nights()
         may |= sum(night.end > seen.start and night.start < at.end for night in nights) >= IDLE_NIGHTS
         must |= sum(session.asked.is_before(night) and night.is_before(at) for night in nights) >= IDLE_NIGHTS
