@@ -21,9 +21,9 @@ from django_redsess.session.record import ROUNDED_UP, django_times, has_user
 from django_redsess.signals import Reason
 from django_redsess.transport import attempts, packing, scripts, steps
 from django_redsess.transport.agreement import agree
-from django_redsess.transport.connections import server_of
+from django_redsess.transport.connections import is_short_of_replicas, server_of
 from django_redsess.transport.keys import PREFIXES_KEPT, Keyspace, Partition, is_sid, keyspace
-from django_redsess.transport.outages import forbidden, is_foreign, is_short_of_replicas
+from django_redsess.transport.outages import forbidden, is_foreign
 from django_redsess.transport.partitions import ask_each
 from django_redsess.transport.pools import Pool
 from django_redsess.transport.steps import Pipeline, ScriptCall, Steps
@@ -35,6 +35,12 @@ TIME_MAX = 2.0**52
 """Milliseconds. This is later than any real time, and scores are exact up to here."""
 
 TIME = packing.pack_command("TIME")
+
+REPEATS_OF_A_MISS = 2
+"""
+How often a session that a master without replicas does not have is looked for again. Another request may take the new
+connection away, and leave an old one.
+"""
 
 
 class Touch(StrEnum):
@@ -142,10 +148,12 @@ def _read_whole(
     if claimed is not None and isinstance(replies[-1], NoScriptError):
         touching = packing.with_text(touching, scripts.TOUCH_PROVEN)
         replies[-1:] = yield from attempts.fetch(server, tag, "read", touching, 1, 0)
-    if replies[0] is None and any(map(is_short_of_replicas, replies[read_count:])):
+    repeats = 0
+    while replies[0] is None and repeats < REPEATS_OF_A_MISS and any(map(is_short_of_replicas, replies[read_count:])):
         # Behind Sentinel, another server may be the master by now, and have the session. The refusal has closed the
-        # connection, and a new one leads there.
+        # connection, unless it was just opened, and a new one leads there.
         replies = yield from attempts.fetch(server, tag, "read", packed, reply_count, read_count)
+        repeats += 1
     record, score = replies[:2]
     now = fresh or server_of(partition).clock.learn(replies[2])
     # A foreign client may have written any score.

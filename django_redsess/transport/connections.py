@@ -35,8 +35,8 @@ from django_redsess.clock import monotonic
 from django_redsess.transport import caches
 from django_redsess.transport.cluster_map import Cluster
 from django_redsess.transport.keys import Partition, other_store
-from django_redsess.transport.outages import UNREACHABLE, is_short_of_replicas
-from django_redsess.transport.pools import ConnectionPool, LoopPool, Pool, make_session_pool
+from django_redsess.transport.outages import UNREACHABLE
+from django_redsess.transport.pools import ConnectionPool, LoopPool, Pool, PooledConnection, make_session_pool
 from django_redsess.transport.sources import NOT_ENOUGH_DATA, Internals, PushNotification, loop_source_like, socket_of
 
 _pool: Pool | Cluster | None = None
@@ -251,7 +251,10 @@ _OF_CLUSTER: dict[str, type[ResponseError]] = {
 
 
 SECONDS_BETWEEN_LOOKS = 1
-"""How often sentinels are asked for the master at most, while the master refuses writes for want of replicas."""
+"""
+While the master refuses writes for want of replicas, sentinels are asked for it once in this time: for all connections,
+and for each that was opened before.
+"""
 
 
 def _of_its_type(error: ResponseError) -> ResponseError:
@@ -261,7 +264,12 @@ def _of_its_type(error: ResponseError) -> ResponseError:
     return _OF_CLUSTER[code](words) if code in _OF_CLUSTER else error
 
 
-def _leave_master(connections: ConnectionPool, answers: list[Any]) -> bool:
+def is_short_of_replicas(reply: object) -> bool:
+    """Tell whether a master has refused to write for want of replicas: as one does that Sentinel is about to demote."""
+    return isinstance(reply, ResponseError) and str(reply).startswith("NOREPLICAS")
+
+
+def _leave_master(connections: ConnectionPool, pooled: PooledConnection, answers: list[Any]) -> bool:
     """Tell whether to look for the master again after these ``answers``. Raises a ReadOnlyError that is among them."""
     for number, answer in enumerate(answers):
         if isinstance(answer, ResponseError):
@@ -275,6 +283,9 @@ def _leave_master(connections: ConnectionPool, answers: list[Any]) -> bool:
                 if now >= connections.next_look_at:
                     connections.next_look_at = now + SECONDS_BETWEEN_LOOKS
                     return True
+                if now >= pooled.opened_at + SECONDS_BETWEEN_LOOKS:
+                    # Opened before the last look: whoever uses it next is led to the master of now.
+                    pooled.master = None
     return False
 
 
@@ -295,7 +306,7 @@ def send(connections: Pool, packed: bytes, replies: int, follow_up: FollowUpMake
                 connection = pooled.connection
                 connection.send_packed_command([packed], connection.health_check_interval)
                 _read_replies(connection, answers, replies)
-            if _leave_master(connections, answers):
+            if _leave_master(connections, pooled, answers):
                 connections.close_idle()
             elif follow_up is None or _sent_behind(pooled.connection, follow_up(answers)):
                 # Unless another request has found another master.
@@ -367,7 +378,7 @@ async def asend(
                 if len(answers) < replies and internals is not None and internals.reader is not None:
                     for message in read_along(internals.reader, answers, replies):
                         await internals.parser.handle_push_response(message)
-            if _leave_master(connections, answers):
+            if _leave_master(connections, pooled, answers):
                 await connections.close_idle()
             elif follow_up is None or await _asent_behind(connection, follow_up(answers)):
                 # Unless another request has found another master.

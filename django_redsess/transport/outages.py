@@ -203,11 +203,6 @@ def is_foreign(error: BaseException | None) -> bool:
     return str(error).startswith(FOREIGN)
 
 
-def is_short_of_replicas(reply: object) -> bool:
-    """Tell whether a master has refused to write for want of replicas: as one does that Sentinel is about to demote."""
-    return isinstance(reply, ResponseError) and str(reply).startswith("NOREPLICAS")
-
-
 def _refused_command(error: Exception, name: str, text: str) -> str:
     if not text:
         return name

@@ -134,7 +134,7 @@ class PooledConnection:
     that is not clean is closed before anybody else uses it.
     """
 
-    __slots__ = ("connection", "fresh_until", "home", "internals", "is_clean", "master")
+    __slots__ = ("connection", "fresh_until", "home", "internals", "is_clean", "master", "opened_at")
 
     def __init__(self, home: list[PooledConnection]) -> None:
         # The idle list of its pool. In a forked process the pool has another list, and nobody reads this one.
@@ -143,8 +143,9 @@ class PooledConnection:
         self.is_clean = False
         self.fresh_until = 0.0
         self.internals: Any = None
-        # Behind Sentinel, the address of the master when the connection was opened.
+        # Behind Sentinel, the address of the master when the connection was opened, and the time of that.
         self.master: tuple[str, int] | None = None
+        self.opened_at = 0.0
 
     def close(self) -> None:
         """Close the connection of a thread."""
@@ -251,6 +252,7 @@ class ConnectionPool:
             return False
         before, self.master = self.master, self.source.master_address
         pooled.master = pooled.connection.host, pooled.connection.port
+        pooled.opened_at = monotonic()
         return before != self.master
 
 

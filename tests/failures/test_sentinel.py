@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from math import inf
+from time import monotonic
 
 import pytest
 from django.test import Client
@@ -14,7 +16,7 @@ from tests.helpers.pooled import give, take
 from tests.helpers.running import wait_until
 from tests.helpers.sentinels import Watched, watched
 from tests.helpers.site import MIDDLEWARE
-from tests.helpers.store import faults
+from tests.helpers.store import faults, pool
 from tests.helpers.visitors import Browser
 
 pytestmark = pytest.mark.slow
@@ -125,9 +127,11 @@ def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(watch, setti
     assert visitor.get("/read/colour/").content == b"green"
 
 
-@pytest.mark.parametrize("way", ["/read/colour/", "/async/read/colour/"])
+@pytest.mark.parametrize(
+    ("way", "just_looked"), [("/read/colour/", False), ("/read/colour/", True), ("/async/read/colour/", False)]
+)
 def test_a_session_that_began_at_the_new_master_is_found_by_a_process_that_asks_the_old_one(
-    watch, settings, new_session, way: str
+    watch, settings, new_session, way: str, just_looked: bool
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
     site = watch(replicas=1, minimum=1, timeout=PATIENCE)
@@ -135,6 +139,7 @@ def test_a_session_that_began_at_the_new_master_is_found_by_a_process_that_asks_
     visitor = Browser(Client())
     visitor.cookie = new_session("7", colour="blue").session_key or ""
     assert visitor.get(way).content == b"blue"
+    opened_at = monotonic()
     site.pause_writes()
     site.fail_over()
     wait_until(lambda: site.master() is not old)
@@ -146,4 +151,8 @@ def test_a_session_that_began_at_the_new_master_is_found_by_a_process_that_asks_
     visitor.cookie = new_session("8", colour="red").session_key or ""
     settings.CACHES = behind
     assert old.client.info("replication")["role"] == "master"
+    if just_looked:
+        # Another request asked the sentinels, a moment before they knew of the new master.
+        pool().next_look_at = inf
+        wait_until(lambda: monotonic() > opened_at + connections.SECONDS_BETWEEN_LOOKS)
     assert visitor.get(way).content == b"red"
