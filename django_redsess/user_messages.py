@@ -135,8 +135,9 @@ def in_our_language() -> override:
     """
     active = get_language() or "en"
     wanted = [each for each in (active, settings.LANGUAGE_CODE, "en") if _has_our_texts(each)]
-    used, _ = is_language_prefix_patterns_used(settings.ROOT_URLCONF)
-    if used:
+    # A program that has no pages may have no URLs.
+    urls = getattr(settings, "ROOT_URLCONF", None)
+    if urls and is_language_prefix_patterns_used(urls)[0]:
         # The page's links begin with its language. Those with a language that the site does not have lead nowhere.
         wanted = [each for each in wanted if each in dict(settings.LANGUAGES)]
     return override(next(iter(wanted), active))

@@ -110,6 +110,14 @@ def test_no_session_of_a_blocked_user_begins(redis, new_session, way: Callable[[
     assert stored(redis) <= bool(before)
 
 
+def test_a_program_without_urls_is_refused_in_words(settings) -> None:
+    block()
+    del settings.ROOT_URLCONF
+    with pytest.raises(SignInRefused) as caught:
+        sign_in("7")
+    assert caught.value.until is not None
+
+
 def test_others_sign_in_and_guests_come(guest) -> None:
     block()
     assert {sign_in("8").sid, sign_in("8", guest).sid} == sids_of("8")

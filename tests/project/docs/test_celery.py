@@ -58,7 +58,7 @@ for entry in settings.CELERY_BEAT_SCHEDULE.values():
 TELL = """
 import json
 from django_redsess.contrib.history.models import SignIn
-rows = SignIn.objects.order_by("pk").values_list("user__username", "reason", "by", "message")
+rows = SignIn.objects.order_by("pk").values_list("user__username", "reason", "ended_by", "stored_message")
 print(json.dumps(list(rows)))
 """
 

@@ -116,7 +116,7 @@ NOT_RUN = (
     "token()",
     "ask",
     "curl",
-    "next=",
+    "cursor=",
 )
 NOT_RUN += ("id=", "ids=", "user=", "block=", "umask", "python -c")
 """Commands that install something, or are for the demo: see test_json.py."""
