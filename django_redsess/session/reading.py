@@ -36,7 +36,7 @@ TIME_MAX = 2.0**52
 
 TIME = packing.pack_command("TIME")
 
-REPEATS_OF_A_MISS = 2
+REPEATS_OF_A_MISS = 3
 """
 How often a session that a master without replicas does not have is looked for again. Another request may take the new
 connection away, and leave an old one.
@@ -151,7 +151,7 @@ def _read_whole(
     repeats = 0
     while replies[0] is None and repeats < REPEATS_OF_A_MISS and any(map(is_short_of_replicas, replies[read_count:])):
         # Behind Sentinel, another server may be the master by now, and have the session. The refusal has closed the
-        # connection, unless it was just opened, and a new one leads there.
+        # connection, and a new one leads there.
         replies = yield from attempts.fetch(server, tag, "read", packed, reply_count, read_count)
         repeats += 1
     record, score = replies[:2]

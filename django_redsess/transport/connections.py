@@ -283,8 +283,9 @@ def _leave_master(connections: ConnectionPool, pooled: PooledConnection, answers
                 if now >= connections.next_look_at:
                     connections.next_look_at = now + SECONDS_BETWEEN_LOOKS
                     return True
-                if now >= pooled.opened_at + SECONDS_BETWEEN_LOOKS:
-                    # Opened before the last look: whoever uses it next is led to the master of now.
+                if answers[0] is None or now >= pooled.opened_at + SECONDS_BETWEEN_LOOKS:
+                    # The next user of this connection is led to the master of now. What a master does not have may be
+                    # at the next one, so a miss does not wait for a second to be over.
                     pooled.master = None
     return False
 
