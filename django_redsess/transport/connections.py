@@ -126,7 +126,7 @@ async def loop_pool(connections: Pool) -> LoopPool:
         return known[0]
     # A loop may have any number of requests under way, so it may have as many connections as all threads.
     make_source = partial(loop_source_like, connections.source)
-    made = LoopPool(make_source, connections.max_connections, connections.wait_seconds)
+    made = LoopPool(make_source, connections.max_connections, connections.wait_seconds, connections.master)
     lifetime = _lifetime(made)
     pools[connections] = made, lifetime
     await anext(lifetime)
@@ -311,7 +311,7 @@ def send(connections: Pool, packed: bytes, replies: int, follow_up: FollowUpMake
                 connections.close_idle()
             elif follow_up is None or _sent_behind(pooled.connection, follow_up(answers)):
                 # Unless another request has found another master.
-                pooled.is_clean = pooled.master == connections.master
+                pooled.is_clean = pooled.master == connections.master.address
         except _LOST:
             # The repetition would meet the next lost connection.
             connections.close_idle()
@@ -383,7 +383,7 @@ async def asend(
                 await connections.close_idle()
             elif follow_up is None or await _asent_behind(connection, follow_up(answers)):
                 # Unless another request has found another master.
-                pooled.is_clean = pooled.master == connections.master
+                pooled.is_clean = pooled.master == connections.master.address
         except _LOST:
             await connections.close_idle()
             raise

@@ -166,6 +166,19 @@ class Waiter(Protocol):
     def wake_up(self) -> None: ...
 
 
+class KnownMaster:
+    """
+    The address of the master that all clean connections to one server lead to, behind Sentinel. None elsewhere.
+
+    Threads and event loops share it: once one has met the new master, none uses a connection to the old one.
+    """
+
+    __slots__ = ("address",)
+
+    def __init__(self) -> None:
+        self.address: tuple[str, int] | None = None
+
+
 class ConnectionPool:
     """
     Up to ``max_connections`` connections. The one returned last is taken first.
@@ -178,8 +191,15 @@ class ConnectionPool:
     such a step. To pop and to assign are two, and an interruption may come between them.
     """
 
-    def __init__(self, make_source: Callable[[], Any], max_connections: int, wait_seconds: float | None) -> None:
+    def __init__(
+        self,
+        make_source: Callable[[], Any],
+        max_connections: int,
+        wait_seconds: float | None,
+        master: KnownMaster | None = None,
+    ) -> None:
         self._make_source, self.max_connections, self.wait_seconds = make_source, max_connections, wait_seconds
+        self.master = master or KnownMaster()
         self.reset()
         self.is_behind_sentinel = hasattr(self.source, "sentinel_manager")
         self._follows_master = self.is_behind_sentinel and self.source.is_master
@@ -189,8 +209,6 @@ class ConnectionPool:
         """Go on without any connection. Those of the parent of a forked process are not this process's."""
         # The source of the parent may be locked: redis-py waits for that lock, also to find out that it was forked.
         self.source = self._make_source()
-        # The master that all clean connections lead to, behind Sentinel.
-        self.master: tuple[str, int] | None = None
         # When sentinels may be asked for the master again, by the monotonic clock.
         self.next_look_at = 0.0
         self.idle: list[PooledConnection] = []
@@ -250,10 +268,10 @@ class ConnectionPool:
         """Note where the connection of ``pooled`` leads, just opened. Tell whether the others lead elsewhere."""
         if not self._follows_master:
             return False
-        before, self.master = self.master, self.source.master_address
+        before, self.master.address = self.master.address, self.source.master_address
         pooled.master = pooled.connection.host, pooled.connection.port
         pooled.opened_at = monotonic()
-        return before != self.master
+        return before != self.master.address
 
 
 class Pool(ConnectionPool):
@@ -322,7 +340,8 @@ class Pool(ConnectionPool):
                 [pooled] = self._wait_for_connection() if self.waiters else map(list.pop, (self.idle,))
             except IndexError:
                 [pooled] = self._wait_for_connection()
-            is_clean, pooled.is_clean, now = pooled.is_clean, False, monotonic()
+            is_clean = pooled.is_clean and pooled.master == self.master.address
+            pooled.is_clean, now = False, monotonic()
             if not (
                 is_clean
                 and pooled.fresh_until > now
@@ -438,7 +457,7 @@ class LoopPool(ConnectionPool):
                 [pooled] = await self._wait_for_connection() if self.waiters else map(list.pop, (self.idle,))
             except IndexError:
                 [pooled] = await self._wait_for_connection()
-            is_clean, pooled.is_clean = pooled.is_clean, False
+            is_clean, pooled.is_clean = pooled.is_clean and pooled.master == self.master.address, False
             # The event loop has noticed which connections the server closed.
             if not (
                 is_clean

@@ -1,13 +1,16 @@
 """Sentinel names another master: planned, and because the master was killed."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from math import inf
+from typing import Any
 
 import pytest
 from django.test import Client
 
 from django_redsess import online
+from django_redsess.backend import SessionStore
 from django_redsess.transport import connections
 from tests.helpers.failovers import Outcome, Writers
 from tests.helpers.outages import BUDGET, PATIENCE, TIMEOUT, caches, close_connections, end_outage
@@ -155,3 +158,30 @@ def test_a_session_that_began_at_the_new_master_is_found_by_a_process_that_asks_
         for each in pool().idle:
             each.opened_at = inf
     assert visitor.get(way).content == b"red"
+
+
+def test_an_event_loop_leaves_the_old_master_as_soon_as_a_thread_has_met_the_new_one(
+    watch, settings, new_session
+) -> None:
+    settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
+    site = watch(replicas=1, minimum=1, timeout=PATIENCE)
+    behind, old, visitor = settings.CACHES, site.master(), Browser(Client())
+
+    async def read(key: str) -> Any:
+        return await SessionStore(key).aget("colour")
+
+    with asyncio.Runner() as loop:
+        assert loop.run(read(new_session("7", colour="blue").session_key)) == "blue"
+        site.pause_writes()
+        site.fail_over()
+        wait_until(lambda: site.master() is not old)
+        wait_until(lambda: old.client.info("replication")["connected_slaves"] == 0)
+        new = site.master()
+        new.client.config_set("min-replicas-to-write", 0)
+        settings.CACHES = caches(new.url)
+        visitor.cookie = new_session("8", colour="red").session_key or ""
+        settings.CACHES = behind
+        # The request of a thread notes that the session was seen. What the event loop does is a read, and not refused.
+        assert visitor.get("/read/colour/").content == b"red"
+        assert old.client.info("replication")["role"] == "master"
+        assert loop.run(read(visitor.cookie)) == "red"

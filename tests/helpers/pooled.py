@@ -19,5 +19,5 @@ async def atake(pool: Any) -> PooledConnection:
 
 def give(pool: Any, pooled: PooledConnection) -> None:
     """Return a connection whose replies have all been read."""
-    pooled.is_clean = pooled.master == pool.master
+    pooled.is_clean = pooled.master == pool.master.address
     pool.put_back(pooled)

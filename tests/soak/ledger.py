@@ -16,7 +16,7 @@ from enum import Enum
 from math import inf
 from typing import Literal, NamedTuple
 
-Kind = Literal["outage", "web", "loss", "night", "rotation"]
+Kind = Literal["outage", "web", "loss", "failover", "night", "rotation"]
 """
 Times at which something else than usual may happen: ``outage``: an answer may be 503; ``web``: there may be none;
 ``loss``: what was acknowledged may be lost; ``night``: the server's clock jumps; ``rotation``: sessions get new keys.

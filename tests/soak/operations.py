@@ -125,8 +125,12 @@ class Operations:
             self._wait_until_in_place()
 
     def fail_over(self) -> None:
-        """Make a replica the master by plan, with writes paused before. Nothing is lost."""
-        with self._outage():
+        """
+        Make a replica the master by plan, with writes paused before. Nothing is lost.
+
+        For up to a second, a process may read from the old master what has changed at the new one.
+        """
+        with self._outage(), self._ledger.announced("failover"):
             master = self._shop.servers.master()
             self._shop.servers.pause_writes()
             self._shop.servers.fail_over()

@@ -29,6 +29,7 @@ def report(run: Run, *, seed: int, interrupted: bool = False) -> str:
         *((name, str(counts[name])) for name in ("sign-ins", "sign-outs", "found out", "interrupted", "blocked")),
         ("refused in outages", str(counts["refused"])),
         ("unanswered by a killed process", str(counts["unanswered"])),
+        ("stale reads in failovers", str(counts["stale reads"])),
         *(
             (name, str(counts[name]))
             for name in map(name_of, (*operations.WEEK, *operations.CLOCKS, *support.WEEK))

@@ -155,7 +155,11 @@ class Visitor:
         is_in = answer.who == name and bool(self._cookie) and (bool(name) or number is not None or not changed)
         if answer.who not in (name, ""):
             self._wrong("wrongly in", f"is {answer.who!r}")
+        in_failover = self._ledger.touches("failover", answer.at)
         if is_in and known is Known.OUT:
+            if in_failover:
+                self._ledger.count("stale reads")
+                return
             self._wrong("wrongly in", "must be out")
         if not is_in and known is Known.IN:
             self._wrong("wrongly out", f"got {answer.text[:20]!r}")
@@ -166,7 +170,9 @@ class Visitor:
             return
         self._ledger.prove(session, answer.at)
         if changed:
-            if not self._ledger.may_hold(session, number):
+            if not self._ledger.may_hold(session, number) and in_failover:
+                self._ledger.count("stale reads")
+            elif not self._ledger.may_hold(session, number):
                 self._wrong("lost", f"holds {number}, and not {session.numbers[-1].number}")
             session.numbers = [Held(answer.at, number, True), Held(answer.at, self._number, True)]
             if self._ledger.touches("loss", answer.at):
@@ -178,7 +184,9 @@ class Visitor:
             copy = self._copies.popleft()
             answer = self._ask("GET", "/read/number/", copy)
             if answer.is_there and (answer.who or answer.text):
-                if answer.known is Known.OUT:
+                if answer.known is Known.OUT and self._ledger.touches("failover", answer.at):
+                    self._ledger.count("stale reads")
+                elif answer.known is Known.OUT:
                     self._wrong("wrongly in", "by the cookie of a session that is over")
             else:
                 self._copies.append(copy)
