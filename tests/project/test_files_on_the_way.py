@@ -17,8 +17,8 @@ from django.test import Client
 import django_redsess
 from django_redsess import conf as configuration
 from tests.helpers.admin_pages import CONFIRM, END, LIST, Page
-from tests.helpers.outages import end_outage
 from tests.helpers.site import AUTH, SESSION
+from tests.helpers.store import pool
 
 PACKAGE = Path(django_redsess.__file__).parent
 
@@ -44,8 +44,8 @@ def site(settings, monkeypatch) -> None:
     # Once the module ``testing`` is imported, it is asked for each prefix.
     monkeypatch.setattr(configuration, "prefix_of_test", None)
     configuration.conf.clear_cached()
-    # A test before may have left one: then each request looks whether it is over.
-    end_outage()
+    # A test before may have left an outage: then each request looks whether it is over.
+    pool().outages.finish("are reached again")
     settings.ROOT_URLCONF = "tests.helpers.site.urls"
     settings.MIDDLEWARE = [SESSION, AUTH, "django.contrib.messages.middleware.MessageMiddleware"]
 
