@@ -129,6 +129,21 @@ def test_a_session_that_was_ended_is_not_read_from_a_demoted_master(watch, setti
     assert visitor.get("/read/colour/").content == b"green"
 
 
+def key_of_a_session_at_the_new_master(site: Watched, settings: Any, new_session: Callable[..., SessionStore]) -> str:
+    """Replace the master by plan, and begin a session at the new one. The old one is a master that still reads."""
+    behind, old = settings.CACHES, site.master()
+    site.pause_writes()
+    site.fail_over()
+    wait_until(lambda: site.master() is not old)
+    wait_until(lambda: old.client.info("replication")["connected_slaves"] == 0)
+    site.master().client.config_set("min-replicas-to-write", 0)
+    settings.CACHES = caches(site.master().url)
+    key = new_session("8", colour="red").session_key
+    settings.CACHES = behind
+    assert old.client.info("replication")["role"] == "master"
+    return key or ""
+
+
 @pytest.mark.parametrize(
     ("way", "just_looked"), [("/read/colour/", False), ("/read/colour/", True), ("/async/read/colour/", False)]
 )
@@ -136,22 +151,10 @@ def test_a_session_that_began_at_the_new_master_is_found_by_a_process_that_asks_
     watch, settings, new_session, way: str, just_looked: bool
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
-    site = watch(replicas=1, minimum=1, timeout=PATIENCE)
-    behind, old = settings.CACHES, site.master()
-    visitor = Browser(Client())
+    site, visitor = watch(replicas=1, minimum=1, timeout=PATIENCE), Browser(Client())
     visitor.cookie = new_session("7", colour="blue").session_key or ""
     assert visitor.get(way).content == b"blue"
-    site.pause_writes()
-    site.fail_over()
-    wait_until(lambda: site.master() is not old)
-    # It refuses to write from now on, and reads until it is demoted.
-    wait_until(lambda: old.client.info("replication")["connected_slaves"] == 0)
-    new = site.master()
-    new.client.config_set("min-replicas-to-write", 0)
-    settings.CACHES = caches(new.url)
-    visitor.cookie = new_session("8", colour="red").session_key or ""
-    settings.CACHES = behind
-    assert old.client.info("replication")["role"] == "master"
+    visitor.cookie = key_of_a_session_at_the_new_master(site, settings, new_session)
     if just_looked:
         # The sentinels were asked, and this connection was opened, a moment before they knew of the new master.
         pool().next_look_at = inf
@@ -164,24 +167,14 @@ def test_an_event_loop_leaves_the_old_master_as_soon_as_a_thread_has_met_the_new
     watch, settings, new_session
 ) -> None:
     settings.ROOT_URLCONF, settings.MIDDLEWARE = "tests.helpers.site.urls", MIDDLEWARE
-    site = watch(replicas=1, minimum=1, timeout=PATIENCE)
-    behind, old, visitor = settings.CACHES, site.master(), Browser(Client())
+    site, visitor = watch(replicas=1, minimum=1, timeout=PATIENCE), Browser(Client())
 
     async def read(key: str) -> Any:
         return await SessionStore(key).aget("colour")
 
     with asyncio.Runner() as loop:
         assert loop.run(read(new_session("7", colour="blue").session_key)) == "blue"
-        site.pause_writes()
-        site.fail_over()
-        wait_until(lambda: site.master() is not old)
-        wait_until(lambda: old.client.info("replication")["connected_slaves"] == 0)
-        new = site.master()
-        new.client.config_set("min-replicas-to-write", 0)
-        settings.CACHES = caches(new.url)
-        visitor.cookie = new_session("8", colour="red").session_key or ""
-        settings.CACHES = behind
+        visitor.cookie = key_of_a_session_at_the_new_master(site, settings, new_session)
         # The request of a thread notes that the session was seen. What the event loop does is a read, and not refused.
         assert visitor.get("/read/colour/").content == b"red"
-        assert old.client.info("replication")["role"] == "master"
         assert loop.run(read(visitor.cookie)) == "red"
