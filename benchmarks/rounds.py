@@ -25,7 +25,7 @@ from benchmarks.worker import Worker, WorkerFailed
 from testproject.servers import available
 
 OPERATIONS = Side.operations
-"""What is compared."""
+"""The operations that are compared, in the order of tables."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from benchmarks.web_servers import PROGRAMS
 
 TARGET_ENGINES = (OURS, BASE, AGAIN)
 COMPARED = (*TARGET_ENGINES, PARTITIONED, ENCRYPTED, BOUND)
-"""What operations are measured of with --targets: also what the other kinds of sessions cost."""
+"""The engines of the section operations with --targets: ours is also measured with other kinds of sessions."""
 
 Results = dict[str, Any]
 
